@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "coll/coll_run.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { EARLY_MAX = 4 * KVCL_COLL_OPEN * (KVCL_EXEC_ANNOUNCES + 1), EARLY_BYTES_MAX = 32 << 20 };
 
@@ -134,7 +134,7 @@ static void hold(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_coll_t *i
     early->len     = len;
     early->msg     = *in;
     if (len > 0) {
-        memcpy(early->payload, data, len);
+        kvcl_copy_bytes(early->payload, data, len);
     }
     kvcl_list_add_tail(&kvcl_coll_room(ctx)->early, &early->link);
 }

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "coll/coll_run.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { GATHER_BYTES = 8192 };
 
@@ -176,7 +176,7 @@ static kvcl_status_t take_source(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *
     if (ids == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %llu block ids", (unsigned long long)in->n_blocks);
     }
-    memcpy(ids, data, len);
+    kvcl_copy_bytes(ids, data, len);
     from->sel = (kvcl_sel_t){.blocks = ids, .n_blocks = (size_t)in->n_blocks, .layers = {in->layers[0], in->layers[1]},
                              .heads = {in->heads[0], in->heads[1]}};
     from->cache     = in->cache;
@@ -207,7 +207,7 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     }
     chunk->k   = in->k;
     chunk->len = len;
-    memcpy(chunk->bytes, data, len);
+    kvcl_copy_bytes(chunk->bytes, data, len);
     kvcl_list_add_tail(&from->chunks, &chunk->link);
     return KVCL_OK;
 }

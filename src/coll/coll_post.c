@@ -10,6 +10,7 @@
 #include "coll/coll_run.h"
 #include "handle/handle.h"
 #include "xfer/params.h"
+#include "weave/pieces.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>
@@ -157,8 +158,10 @@ static kvcl_status_t make(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_en
 
 static void place_my_part(const call_t *call)
 {
-    if ((call->kind == KVCL_COLL_ALLGATHER) && (call->len > 0)) {
-        memmove((char *)call->buf + ((uint64_t)call->comm->rank * call->len), call->in, call->len);
+    char *place = (char *)call->buf + ((uint64_t)call->comm->rank * call->len);
+
+    if ((call->kind == KVCL_COLL_ALLGATHER) && (call->in != place)) {
+        kvcl_copy_bytes(place, call->in, call->len);
     }
 }
 

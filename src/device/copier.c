@@ -4,8 +4,7 @@
 #include "config.h"
 #include "device/copier.h"
 #include "base/error.h"
-
-#include <string.h>
+#include "weave/pieces.h"
 
 #if !KVCL_HAVE_CUDA
 kvcl_status_t kvcl_cuda_copier_open(const void *addr, size_t len, bool automatic, kvcl_copier_t **copier_p)
@@ -59,7 +58,7 @@ kvcl_status_t kvcl_copier_copy(kvcl_copier_t *dst, kvcl_copier_t *src, const kvc
         return (n == 0) ? KVCL_OK : device->ops->copy(dst, src, pieces, n);
     }
     for (i = 0; i < n; ++i) {
-        memcpy((void *)(uintptr_t)pieces[i].dst, (const void *)(uintptr_t)pieces[i].src, pieces[i].len);
+        kvcl_copy_bytes((void *)(uintptr_t)pieces[i].dst, (const void *)(uintptr_t)pieces[i].src, pieces[i].len);
     }
     return KVCL_OK;
 }

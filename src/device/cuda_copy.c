@@ -12,8 +12,7 @@
 #include "device/cuda_device.h"
 #include "base/clock.h"
 #include "base/error.h"
-
-#include <string.h>
+#include "weave/pieces.h"
 
 size_t kvcl_cuda_small_max = 32 * 1024;
 
@@ -84,7 +83,8 @@ static kvcl_status_t settle(job_t *job, kvcl_cuda_slot_t *slot)
     unsigned      i;
 
     for (i = 0; (i < slot->n_home) && (status == KVCL_OK); ++i) {
-        memcpy((void *)(uintptr_t)slot->home[i].dst, (const void *)(uintptr_t)slot->home[i].src, slot->home[i].len);
+        kvcl_copy_bytes((void *)(uintptr_t)slot->home[i].dst, (const void *)(uintptr_t)slot->home[i].src,
+                        slot->home[i].len);
     }
     reset(slot);
     return status;
@@ -110,7 +110,7 @@ static kvcl_status_t pack(job_t *job, const kvcl_piece_t *piece)
     slot->list[slot->n]  = *piece;
     slot->used          += room;
     if (job->from_host) {
-        memcpy(bytes, (const void *)(uintptr_t)piece->src, piece->len);
+        kvcl_copy_bytes(bytes, (const void *)(uintptr_t)piece->src, piece->len);
         slot->list[slot->n].src = (uintptr_t)bytes;
     } else if (job->to_host) {
         slot->list[slot->n].dst         = (uintptr_t)bytes;

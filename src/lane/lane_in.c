@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/log.h"
 #include "lane/lane_impl.h"
+#include "weave/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -112,7 +113,7 @@ static void account(kvcl_lane_t *lane, size_t n)
         if (lane->state != KVCL_LANE_OPEN) {
             return;
         }
-        memcpy(&lane->frame, &lane->next, n - part);
+        kvcl_copy_bytes(&lane->frame, &lane->next, n - part);
         lane->head = (uint32_t)(n - part);
     }
     if (lane->head == sizeof(lane->frame)) {

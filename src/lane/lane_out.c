@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "lane/lane_impl.h"
+#include "weave/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -156,7 +157,7 @@ kvcl_status_t kvcl_lane_tell(kvcl_lane_t *lane, uint64_t op, kvcl_status_t statu
                                       .status = (int32_t)status};
     note->len   = sizeof(note->frame) + len;
     if (len > 0) {
-        memcpy(note->payload, payload, len);
+        kvcl_copy_bytes(note->payload, payload, len);
     }
     kvcl_list_add_tail(&lane->notes, &note->link);
     (void)kvcl_lane_push(lane);

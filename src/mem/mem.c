@@ -10,6 +10,7 @@
 #include "handle/handle.h"
 #include "req/timeout.h"
 #include "mem/rmem.h"
+#include "weave/pieces.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -218,7 +219,7 @@ kvcl_status_t kvcl_mem_export(kvcl_mem_h mem, unsigned rights, void *buf, size_t
         *len_p = len;
         return status;
     }
-    memcpy(buf, packed, len);
+    kvcl_copy_bytes(buf, packed, len);
     *len_p = len;
     return KVCL_OK;
 }
@@ -277,7 +278,7 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
         kvcl_object_free(rmem);
         return kvcl_fail(status, "kvcl_rmem_import of memory of rank %d: %s", rank, why);
     }
-    memcpy(rmem->rregion.packed, buf, len);
+    kvcl_copy_bytes(rmem->rregion.packed, buf, len);
     rmem->rregion.packed_len = len;
     kvcl_lock(rmem->ctx);
     kvcl_list_add_tail(kvcl_context_rmems(rmem->ctx), &rmem->link);
@@ -375,7 +376,7 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
     if (kvcl_rregion_live(region)) {
         there += offset;
         if (len > 0) { /* with none, buf may be NULL */
-            memcpy(push ? (void *)there : buf, push ? buf : (void *)there, len);
+            kvcl_copy_bytes(push ? (void *)there : buf, push ? buf : (void *)there, len);
         }
         atomic_thread_fence(memory_order_seq_cst);
         *status_p = kvcl_rregion_live(region) ? KVCL_OK : KVCL_ERR_ACCESS;

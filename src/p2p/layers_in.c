@@ -11,6 +11,7 @@
 #include "p2p/p2p.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ kvcl_layers_in_t *kvcl_layers_in_new(kvcl_context_h ctx, kvcl_peer_t *peer, cons
             free(in);
             return NULL;
         }
-        memcpy(in->ids, payload, len);
+        kvcl_copy_bytes(in->ids, payload, len);
     }
     in->ctx      = ctx;
     in->peer     = peer;

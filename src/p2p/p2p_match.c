@@ -12,9 +12,9 @@
 #include "p2p/p2p_match.h"
 #include "base/log.h"
 #include "p2p/layers.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { ARRIVED_MAX = 256 << 20, ARRIVED_PEER_MAX = 64 << 20, ARRIVED_LEAST = 1024 };
 
@@ -113,7 +113,7 @@ static void keep(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_send_t *m
     arrived->peer = peer;
     arrived->msg  = *msg;
     arrived->len  = len;
-    memcpy(arrived->bytes, data, len);
+    kvcl_copy_bytes(arrived->bytes, data, len);
     p2p->arrived_bytes  += bytes;
     peer->arrived_bytes += bytes;
     kvcl_list_add_tail(&p2p->arrived, &arrived->link);

@@ -11,6 +11,7 @@
 #include "base/structs.h"
 #include "xfer/describe.h"
 #include "xfer/params.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static kvcl_status_t recv_copy(kvcl_p2p_recv_t *recv, const void *data)
     kvcl_side_t   side;
 
     if (recv->cache == NULL) {
-        memcpy(recv->buf, data, (size_t)recv->msg.len);
+        kvcl_copy_bytes(recv->buf, data, (size_t)recv->msg.len);
     } else {
         side = kvcl_cache_side(recv->cache, &recv->sel);
         if ((unit == 0) || (unit == recv->msg.unit)) {
@@ -121,7 +122,7 @@ static kvcl_status_t recv_pull(kvcl_p2p_recv_t *recv, const void *data, size_t l
         if (ids == NULL) {
             status = KVCL_ERR_NO_MEMORY;
         } else {
-            memcpy(ids, data, len);
+            kvcl_copy_bytes(ids, data, len);
             pull->from     = KVCL_FROM_CACHE;
             pull->guarded  = true;
             pull->revoked  = msg->revoked;

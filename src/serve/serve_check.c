@@ -6,9 +6,9 @@
 #include "xfer/flat.h"
 #include "xfer/offer.h"
 #include "serve/serve.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static kvcl_status_t take_ids(kvcl_serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
 {
@@ -22,7 +22,7 @@ static kvcl_status_t take_ids(kvcl_serve_t *serve, const kvcl_msg_pull_t *in, co
     if (serve->ids == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    memcpy(serve->ids, data, len);
+    kvcl_copy_bytes(serve->ids, data, len);
     serve->n        = (size_t)in->n_blocks;
     serve->has_gens = gens;
     return KVCL_OK;

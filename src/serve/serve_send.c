@@ -10,8 +10,7 @@
 #include "base/copy_racy.h"
 #include "base/log.h"
 #include "serve/serve.h"
-
-#include <string.h>
+#include "weave/pieces.h"
 
 enum { BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024 };
 
@@ -88,7 +87,7 @@ static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t 
         if (serve->has_gens) {
             kvcl_copy_racy(flight->bytes, (const void *)addr, len);
         } else {
-            memcpy(flight->bytes, (const void *)addr, len);
+            kvcl_copy_bytes(flight->bytes, (const void *)addr, len);
         }
         len += gather(serve, flight->bytes + len, want - len);
         iov->buf = flight->bytes;

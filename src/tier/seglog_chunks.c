@@ -8,6 +8,7 @@
 #include "config.h"
 #include "tier/seglog.h"
 #include "tier/seglog_parts.h"
+#include "weave/pieces.h"
 
 #include <string.h>
 
@@ -57,7 +58,7 @@ void kvcl_seglog_advance(kvcl_seglog_t *log, uint64_t n, const uint8_t *src, kvc
             put->frag[put->n++] = (kvcl_seglog_frag_t){.ptr = chunk->buf + chunk->len, .len = k, .chunk = chunk};
             ++chunk->fillers;
         } else if (src != NULL) {
-            memcpy(chunk->buf + chunk->len, src, k);
+            kvcl_copy_bytes(chunk->buf + chunk->len, src, k);
             src += k;
         } else {
             memset(chunk->buf + chunk->len, 0, k);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "tier/tier_impl.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +50,7 @@ static bool copy_in(void *arg, uint8_t *dst, uint64_t off, size_t len)
         size_t k = from->iov->iov_len - from->at;
 
         k = (k < len) ? k : len;
-        memcpy(dst, (const uint8_t *)from->iov->iov_base + from->at, k);
+        kvcl_copy_bytes(dst, (const uint8_t *)from->iov->iov_base + from->at, k);
         dst      += k;
         len      -= k;
         from->at += k;
@@ -87,7 +88,7 @@ static void put_tail(kvcl_tier_t *tier, const uint8_t *key, const kvcl_seglog_pu
     for (i = 0; i < put->n; ++i) {
         len = data[i].iov_len;
         k   = put->frag[i].len - len;
-        memcpy(put->frag[i].ptr + len, tail + done, k);
+        kvcl_copy_bytes(put->frag[i].ptr + len, tail + done, k);
         done += k;
     }
 }

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/sum_copy.h"
 #include "tier/tier_impl.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static void copy_out(const tier_read_t *read, uint64_t at, const uint8_t *src, u
         uint8_t  *dst = place_of(read, at, &room);
 
         room = (room < len) ? room : len;
-        memcpy(dst, src, room);
+        kvcl_copy_bytes(dst, src, room);
         at  += room;
         src += room;
         len -= room;

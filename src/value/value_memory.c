@@ -3,6 +3,7 @@
  */
 #include "config.h"
 #include "value/value.h"
+#include "weave/pieces.h"
 
 bool kvcl_value_bytes(const kvcl_value_t *value, uint64_t *bytes_p)
 {
@@ -42,7 +43,7 @@ void kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes)
 
     for (; bytes != 0; bytes -= len) {
         from = bytes_at(at, bytes, &len);
-        memcpy(out, from, len);
+        kvcl_copy_bytes(out, from, len);
         out += len;
         at->offset += len;
     }
@@ -56,7 +57,7 @@ void kvcl_value_write(kvcl_value_at_t *at, const void *from, uint64_t bytes)
 
     for (; bytes != 0; bytes -= len) {
         to = bytes_at(at, bytes, &len);
-        memcpy(to, in, len);
+        kvcl_copy_bytes(to, in, len);
         in += len;
         at->offset += len;
     }

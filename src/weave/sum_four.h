@@ -2,9 +2,9 @@
  * Four blocks of one length copied past the caches and summed in one loop, 256 bytes of each in turn. The sums are
  * kvcl_checksum() (XXH3-64) of the bytes stored, each read from the source once.
  *
- * A block may lie in several parts: init, add for each part but the last, end. Call kvcl_bulk_end() after the last copy.
- * A call that returns false may have copied some bytes: copy and sum the four blocks in another way. No lock; a
- * kvcl_sum_four_t belongs to one thread.
+ * A block may lie in several parts: init, add for each part but the last, end. Call kvcl_bulk_end() after the last
+ * copy. When a call returns false, copy and sum the four blocks in another way. No lock; a kvcl_sum_four_t belongs to
+ * one thread.
  */
 #ifndef KVCL_WEAVE_SUM_FOUR_H
 #define KVCL_WEAVE_SUM_FOUR_H

@@ -36,7 +36,7 @@ void kvcl_copy_start(kvcl_context_h ctx, kvcl_copy_t *copy, uint64_t from, uint6
 void kvcl_copy_stop(kvcl_copy_t *copy, kvcl_status_t status);
 /** Whether a job of this list may have sums (kvcl_runs_can_sum), and its blocks are short enough for slices. */
 bool kvcl_copy_can_sum(const kvcl_runs_t *runs);
-/** Blocks of @a block bytes (> 0) that one slice copies and sums: as many as are woven, or a multiple; or one long one. */
+/** Blocks of @a block bytes (> 0) that one slice sums: as many as are woven, or a multiple; or one long block. */
 size_t kvcl_copy_slice_blocks(uint64_t block);
 /** The room's work: one slice. Lock held on entry and exit, dropped while copying. */
 bool kvcl_copy_work(kvcl_context_h ctx);

@@ -10,6 +10,7 @@
 #include "weave/bulk.h"
 #include "xfer/prepare.h"
 #include "xfer/pull.h"
+#include "weave/pieces.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static bool copy_opaque(kvcl_cache_h cache, const kvcl_sel_t *local, const kvcl_
                (rcache->shape.block_stride == bytes)) {
             ++n;
         }
-        memcpy(push ? theirs : mine, push ? mine : theirs, n * bytes);
+        kvcl_copy_bytes(push ? theirs : mine, push ? mine : theirs, n * bytes);
     }
     return true;
 }

@@ -11,6 +11,7 @@
 #include "lane/lane.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +87,8 @@ static kvcl_status_t query_owner(kvcl_pull_t *pull)
         if (both == NULL) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", pull->remote.n_blocks);
         }
-        memcpy(both, pull->remote.blocks, ids);
-        memcpy(both + ids, pull->gens, ids);
+        kvcl_copy_bytes(both, pull->remote.blocks, ids);
+        kvcl_copy_bytes(both + ids, pull->gens, ids);
         payload = both;
     }
     kvcl_pull_local_stream(pull, out.order, out.unit, &pull->dst);

@@ -13,6 +13,7 @@
 #include "xfer/flat.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
+#include "weave/pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,7 +184,7 @@ static void announce(kvcl_put_t *put)
     if (status == KVCL_OK) {
         fill_put(put, &out);
         if (ids != 0) {
-            memcpy(payload, put->remote.blocks, ids);
+            kvcl_copy_bytes(payload, put->remote.blocks, ids);
         }
         local_stream(put, out.unit, &stream, &side);
         if (eager) {

@@ -10,6 +10,7 @@
 #include "xfer/flat.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +105,7 @@ static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len
     if (taking->ids == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    memcpy(taking->ids, data, *ids_p);
+    kvcl_copy_bytes(taking->ids, data, *ids_p);
     *sel   = (kvcl_sel_t){.blocks = taking->ids, .n_blocks = (size_t)in->n_blocks,
                           .layers = {in->layers[0], in->layers[1]}, .heads = {in->heads[0], in->heads[1]},
                           .tokens = {in->tokens[0], in->tokens[1]}};

@@ -5,8 +5,8 @@
 #include "config.h"
 #include "test_base.h"
 #include "base/sanitizers.h"
-#include "weave/bulk.h"
 #include "weave/calibrate.h"
+#include "weave/pieces.h"
 #include "weave/saved.h"
 
 #include <pthread.h>
@@ -306,6 +306,30 @@ START_TEST(threads_that_copy_first_at_once_copy_right)
 }
 END_TEST
 
+/* Short buffers, those at both ends of a first part, and a long one; no byte behind them changes. */
+static void check_bytes(void)
+{
+    enum { LONG = 3 << 20, GUARD = 64 };
+    static const size_t lens[] = {0, 1, 511, 4096, KVCL_BULK_PROBE - 1, KVCL_BULK_PROBE, KVCL_BULK_PROBE + 1, 2 << 20,
+                                  (2 << 20) + 77, LONG};
+    uint8_t             *from = malloc(LONG), *to = malloc(LONG + GUARD);
+    size_t              i, j;
+
+    for (i = 0; i < LONG; ++i) {
+        from[i] = (uint8_t)((i * 31) ^ (i >> 11));
+    }
+    for (i = 0; i < sizeof(lens) / sizeof(lens[0]); ++i) {
+        memset(to, 0xa5, LONG + GUARD);
+        kvcl_copy_bytes(to, from, lens[i]);
+        ck_assert((lens[i] == 0) || (memcmp(to, from, lens[i]) == 0));
+        for (j = lens[i]; j < lens[i] + GUARD; ++j) {
+            ck_assert(to[j] == 0xa5);
+        }
+    }
+    kvcl_copy_bytes(NULL, NULL, 0);
+    free(from), free(to);
+}
+
 /* By a table of speeds that this process reads: memcpy 6,000 MB/s, large from 2 MiB on. */
 START_TEST(a_transfer_is_large_by_its_size_and_its_source)
 {
@@ -330,10 +354,13 @@ START_TEST(a_transfer_is_large_by_its_size_and_its_source)
     ck_assert_int_eq(kvcl_bulk_part_end(KVCL_BULK_UNSURE, 1, kvcl_now_ns() - KVCL_NS_PER_SEC), KVCL_BULK_LARGE);
     ck_assert_int_eq(kvcl_bulk_part_end(KVCL_BULK_CACHED, 1, 0), KVCL_BULK_CACHED);
     ck_assert_int_eq(kvcl_bulk_part_end(KVCL_BULK_LARGE, UINT64_C(1) << 40, kvcl_now_ns()), KVCL_BULK_LARGE);
+    check_bytes();
     kvcl_bulk_configure(0, 5000);
     ck_assert_int_eq(kvcl_bulk_how(4999), KVCL_BULK_CACHED);
     ck_assert_int_eq(kvcl_bulk_how(5000), KVCL_BULK_LARGE);
+    check_bytes();
     kvcl_bulk_configure(4, 0);
+    check_bytes();
     ck_assert_int_eq(kvcl_bulk_how(4 << 20), KVCL_BULK_CACHED);
     ck_assert_int_eq(kvcl_bulk_how(KVCL_COPY_LARGE), KVCL_BULK_LARGE);
 }

@@ -10,6 +10,7 @@
 #include "store/admin/ops.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 
@@ -77,7 +78,7 @@ void kvcl_op_rpc(kvcl_op_t *op, uint32_t rank, uint8_t kind, const void *in, siz
         return;
     }
     if (len != 0) {
-        memcpy(rpc->payload, in, len);
+        kvcl_copy_bytes(rpc->payload, in, len);
     }
     rpc->len      = len;
     rpc->n        = 1;
@@ -119,7 +120,7 @@ static void on_round(kvcl_op_t *op, uint32_t rank, uint64_t tag, kvcl_status_t s
         status = KVCL_ERR_PROTOCOL;
     } else if (status == KVCL_OK) {
         if (len != 0) {
-            memcpy(out->buf, data, len);
+            kvcl_copy_bytes(out->buf, data, len);
         }
         out->len = len;
     }

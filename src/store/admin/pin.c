@@ -12,6 +12,7 @@
 #include "store/tenant.h"
 #include "xfer/params.h"
 #include "store/words.h"
+#include "weave/pieces.h"
 #include <kvcl/kvcl_store_admin.h>
 
 #include <stdlib.h>
@@ -179,7 +180,7 @@ static void end_batch(pin_t *pin)
     }
     pin->first = (pin->first == KVCL_OK) ? status : pin->first;
     if (pin->user != NULL) {
-        memcpy(pin->user + pin->at, pin->copies, pin->m);
+        kvcl_copy_bytes(pin->user + pin->at, pin->copies, pin->m);
     }
     pin->at += pin->m;
     pin->m   = 0;

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "store/admin/rows_wire.h"
 #include "base/wirebuf.h"
+#include "weave/pieces.h"
 
 size_t kvcl_rows_head(uint8_t *buf, uint32_t n, uint16_t row)
 {
@@ -67,7 +68,7 @@ bool kvcl_rows_open(const void *buf, size_t len, kvcl_rows_t *rows)
 static void read_row(const kvcl_rows_t *rows, size_t i, uint8_t *row, size_t bytes)
 {
     memset(row, 0, bytes);
-    memcpy(row, rows->at + (i * rows->bytes), (rows->bytes < bytes) ? rows->bytes : bytes);
+    kvcl_copy_bytes(row, rows->at + (i * rows->bytes), (rows->bytes < bytes) ? rows->bytes : bytes);
 }
 
 void kvcl_rows_event(const kvcl_rows_t *rows, size_t i, kvcl_store_event_t *event)

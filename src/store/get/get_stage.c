@@ -13,6 +13,7 @@
 #include "store/get/get.h"
 #include "store/cold/cold.h"
 #include "store/home/ranks.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 
@@ -141,7 +142,7 @@ static void query_owner(request_t *request, kvcl_store_rec_t *recs)
         take_all(request, KVCL_ERR_NO_MEMORY, NULL);
         return;
     }
-    memcpy(rpc->payload, recs, len);
+    kvcl_copy_bytes(rpc->payload, recs, len);
     rpc->len  = len;
     rpc->n    = request->n;
     rpc->arg  = request;

@@ -14,6 +14,7 @@
 #include "store/home/ranks.h"
 #include "store/tenant.h"
 #include "xfer/params.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 
@@ -142,7 +143,7 @@ static kvcl_status_t start_query(kvcl_store_h store, const kvcl_key_t *keys, siz
     lookup->hit_p   = hit_p;
     lookup->present = present;
     memcpy(lookup->keys, keys, copied * sizeof(*keys));
-    memcpy(lookup->flags, flags, n);
+    kvcl_copy_bytes(lookup->flags, flags, n);
     lookup->find      = (kvcl_find_t){.call = &lookup->call, .keys = waits ? keys : lookup->keys, .n = n,
                                       .flags = lookup->flags};
     lookup->call.next = next;
