@@ -83,6 +83,9 @@ kvcl_status_t kvcl_get_lookups(kvcl_get_t *get)
         kvcl_get_item_t       *item = &get->items[i];
         const kvcl_dir_view_t *view;
         skip[i] = 1;
+        if (i + KVCL_LOOKUP_AHEAD < get->n) {
+            kvcl_store_prefetch(store, &get->items[i + KVCL_LOOKUP_AHEAD].key);
+        }
         if (item->state != KVCL_GET_LOOKUP) {
             continue;
         }

@@ -185,7 +185,13 @@ static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
 {
     size_t i, j;
 
+    for (i = 0; (n > KVCL_LOOKUP_AHEAD) && (i < KVCL_LOOKUP_AHEAD); ++i) {
+        kvcl_store_prefetch(store, &keys[i]);
+    }
     for (i = 0; i < n; ++i) {
+        if (i + KVCL_LOOKUP_AHEAD < n) {
+            kvcl_store_prefetch(store, &keys[i + KVCL_LOOKUP_AHEAD]);
+        }
         if (!locate(store, &keys[i], cache->shape.block_bytes, &hits[i])) {
             return false;
         }

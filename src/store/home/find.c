@@ -56,6 +56,16 @@ const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key
     return view;
 }
 
+void kvcl_store_prefetch(kvcl_store_h store, const kvcl_key_t *key)
+{
+    bool                  failed;
+    const kvcl_dir_view_t *view = kvcl_store_view(store, key, &failed);
+
+    if (view != NULL) {
+        kvcl_dir_prefetch(view, key);
+    }
+}
+
 /* ---- tables in memory ---- */
 
 /* Keeps the copies of live ranks, in place. Returns their number. */

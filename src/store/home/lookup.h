@@ -10,4 +10,9 @@
  * would answer it). */
 const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *failed_p);
 
+/** Of lists of keys this many are prefetched before they are read. */
+enum { KVCL_LOOKUP_AHEAD = 8 };
+/** The first entries of a key in its table, if that is mapped, will be read soon. */
+void kvcl_store_prefetch(kvcl_store_h store, const kvcl_key_t *key);
+
 #endif
