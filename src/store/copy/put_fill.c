@@ -8,6 +8,7 @@
 #include "store/copy/put_work.h"
 #include "store/pool/publish_own.h"
 #include "store/pool/room.h"
+#include "weave/bulk.h"
 #include "xfer/copy.h"
 
 #include <string.h>

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "store/copy/chain.h"
 #include "store/copy/put_work.h"
+#include "weave/pieces.h"
 #include "xfer/copy.h"
 
 #include <stdlib.h>
@@ -70,7 +71,7 @@ static later_t *make(const kvcl_put_work_t *work)
     *later      = (later_t){.work = *work, .copy.part = copy_slice, .copy.done = on_copied, .fill.stop = stop};
     later->keys = (kvcl_key_t *)(void *)((char *)(later + 1) + kvcl_put_arrays(work->n));
     later->ids  = (uint32_t *)(void *)(later->keys + work->n);
-    memcpy(later + 1, work->recs, kvcl_put_arrays(work->n)); /* the arrays begin with recs */
+    kvcl_copy_bytes(later + 1, work->recs, kvcl_put_arrays(work->n)); /* the arrays begin with recs */
     memcpy(later->keys, work->keys, work->n * sizeof(*later->keys));
     memcpy(later->ids, work->ids, work->n * sizeof(*later->ids));
     kvcl_put_set_arrays(&later->work, later + 1);
