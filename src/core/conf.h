@@ -47,7 +47,7 @@ typedef struct kvcl_config {
     int64_t  store_stripe_ranks;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 33 };
+enum { KVCL_CONFIG_ROWS = 34 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 
