@@ -67,9 +67,9 @@ KVCL_API kvcl_mem_kind_t kvcl_mem_kind_of(kvcl_mem_h mem);
 
 /**
  * Revokes as kvcl_mem_revoke() does, and releases memory of kvcl_mem_alloc and kvcl_mem_file. Memory that the caller
- * registered is the caller's again, unless the revocation fails, or this rank still sends its bytes to a peer 5 s later.
- * Then the memory must not be freed, and memory of the library is not released; the log and kvcl_last_error() say so,
- * and why. A caller that must know calls kvcl_mem_revoke() first. NULL is allowed. Blocks.
+ * registered is the caller's again, unless the revocation fails, or this rank still sends its bytes to a peer 5 s
+ * later. Then the memory must not be freed, and memory of the library is not released; the log and kvcl_last_error()
+ * say so, and why. A caller that must know calls kvcl_mem_revoke() first. NULL is allowed. Blocks.
  */
 KVCL_API void kvcl_mem_free(kvcl_mem_h mem);
 

@@ -35,7 +35,7 @@ KVCL_API kvcl_status_t kvcl_query_colls(char *buf, size_t cap, size_t *len_p) KV
 
 /**
  * How large copies are made on this machine, which ones are large, and why (KVCL_COPY, KVCL_COPY_LARGE), as text. With
- * KVCL_COPY=auto the call measures the copies (20 ms at rest), unless the user's cache folder has the speeds of an
+ * KVCL_COPY=auto the call measures the copies (about 20 ms), unless the user's cache folder has the speeds of an
  * earlier measurement. len_p as in kvcl_context_address.
  */
 KVCL_API kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;

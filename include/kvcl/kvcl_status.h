@@ -31,7 +31,8 @@ KVCL_BEGIN_DECLS
  *
  * ERR_UNREACHABLE of a request: no connection could be made, or an RDMA connection was lost while the request ran, and
  * the rank is reached again over TCP. In the second case the rank has not failed; the bytes of a put, a send or a
- * store's write may or may not have arrived, and it may be repeated. Gets repeat by themselves. A rank that no path reaches within two intervals of KVCL_KEEPALIVE has failed: ERR_RANK_FAILED. */
+ * store's write may or may not have arrived, and it may be repeated. Gets repeat by themselves. A rank that no path
+ * reaches within two intervals of KVCL_KEEPALIVE has failed: ERR_RANK_FAILED. */
 #define KVCL_STATUS_MAP(X)                                                                         \
     X(OK, 0, "success")                                                                            \
     X(INPROGRESS, 1, "operation is still in progress")                                             \

@@ -4,7 +4,7 @@
  * is not in the caches, which its first part shows: the part is copied through the caches, and timed.
  *
  * There is one choice for the process. KVCL_COPY names a copy, or auto: then the first copy reads the measured speeds
- * of this machine from the user's cache folder, or measures them (20 ms at rest) and keeps them there. Any thread. One
+ * of this machine from the user's cache folder, or measures them (about 20 ms) and keeps them there. Any thread. One
  * mutex, held while a thread measures; other threads use memcpy meanwhile. Under ThreadSanitizer it is always memcpy,
  * whose accesses the sanitizer checks.
  */

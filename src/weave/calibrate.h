@@ -1,5 +1,5 @@
 /*
- * The speeds of the ways to copy, measured on this machine in less than 20 ms. No lock; allocates and frees 16 MiB.
+ * The speeds of the ways to copy, measured on this machine in about 20 ms. No lock; allocates and frees 16 MiB.
  */
 #ifndef KVCL_WEAVE_CALIBRATE_H
 #define KVCL_WEAVE_CALIBRATE_H

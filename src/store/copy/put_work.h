@@ -19,7 +19,7 @@ typedef struct kvcl_put_work {
     uint64_t         tenant;
     bool             instead; /* an upsert */
     kvcl_timing_t    timing;
-    uint32_t         *todo;   /* n_todo items that the pool lacks; from the end, backwards, n_held with too few copies */
+    uint32_t         *todo;   /* n_todo items that the pool lacks; from the end on, n_held with too few copies */
     uint32_t         *slots;  /* n_todo: the pool blocks taken for them, FILLING */
     uint32_t         *from;   /* n_todo: their blocks in the cache; once published, the items of recs */
     kvcl_store_rec_t *recs;   /* n_todo, then n_held */
