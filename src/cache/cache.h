@@ -45,6 +45,8 @@ typedef struct kvcl_cache_user {
 /** No lock. A cache in the memory of `arena`, which the library allocated and which is destroyed after it. */
 kvcl_status_t kvcl_cache_create_over(kvcl_cache_h arena, const char *name, const kvcl_layout_t *layout,
                                      kvcl_cache_h *cache_p) KVCL_MUST_CHECK;
+/** No lock. Frees a revoked cache, or a half-built one, with its regions. */
+void kvcl_cache_free(kvcl_cache_h cache);
 /** Lock held. */
 kvcl_cache_h kvcl_cache_by_id(kvcl_context_h ctx, uint32_t id);
 
