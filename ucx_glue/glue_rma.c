@@ -94,6 +94,7 @@ static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rk
         rmem->process = packed->process;
         attr->get     = true;
         attr->native  = "cma";
+        attr->why_put = "over cma memory is only read";
     } else if ((packed->rkey_len > 0) && may_have_data(ep) && ((rmem->packed = malloc(packed->rkey_len)) != NULL)) {
         memcpy(rmem->packed, rkey, packed->rkey_len);
         if ((unpack(ep, rmem) != KVCL_OK) && (kvcl_glue_data_open(ep) == KVCL_OK)) {
@@ -126,6 +127,7 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     attr->get = false;
     attr->put = false;
     attr->why = NULL;
+    attr->why_put = NULL;
     if ((len != 0) && (check_packed(buf, len, addr, size, &packed) == NULL)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "ucx: malformed packed region of %zu bytes", len);
     }

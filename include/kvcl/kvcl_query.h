@@ -75,6 +75,7 @@ typedef struct kvcl_memory_info {
     const char *put_path; /* as get_path, for puts. "": this rank has no right to write it */
     const char *why;      /* "native": by what ("rdma", "cma", "cuda_ipc"). "served": why it is not native. Of gets; of
                              puts, if get_path is "". "": neither */
+    const char *put_why;  /* the same of puts; "" if put_path is "" */
 } kvcl_memory_info_t;
 typedef void (*kvcl_memory_cb_t)(void *arg, const kvcl_memory_info_t *info);
 

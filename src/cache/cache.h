@@ -80,6 +80,7 @@ typedef struct kvcl_rcache {
     bool                   writable;  /* the owner lets this rank put into it */
     bool                   get, put;  /* every base and the generation words can be got, or put, natively */
     const char             *why_served; /* neither mapped nor got natively: why, a static text; else NULL */
+    const char             *why_put;    /* neither mapped nor put natively: why, a static text; else NULL */
     kvcl_list_t            waiters;
     kvcl_list_t            stale_link; /* peer->stale_rcaches */
 } kvcl_rcache_t;

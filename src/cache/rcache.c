@@ -47,6 +47,7 @@ static void forget(kvcl_rcache_t *rcache)
     rcache->base_region = NULL;
     rcache->n_regions   = 0;
     rcache->why_served  = NULL;
+    rcache->why_put     = NULL;
 }
 
 kvcl_rcache_t *kvcl_rcache_ready(kvcl_peer_t *peer, uint64_t key)
@@ -158,15 +159,16 @@ static kvcl_status_t decode_regions(kvcl_rcache_t *rcache, const uint8_t *data, 
 }
 
 /* The first of its regions that only the owner reaches. */
-static const char *why_served(const kvcl_rcache_t *rcache)
+static const char *why_served(const kvcl_rcache_t *rcache, bool put)
 {
-    const char *why = rcache->gens_region.why;
+    const char *why = kvcl_rregion_why(&rcache->gens_region, put);
     uint32_t   i;
 
     for (i = 0; (why == NULL) && (i < rcache->n_regions); ++i) {
-        why = rcache->regions[i].why;
+        why = kvcl_rregion_why(&rcache->regions[i], put);
     }
-    return (rcache->mapped || rcache->get) ? NULL : (why != NULL) ? why : "its regions are reached in different ways";
+    return (rcache->mapped || (put ? rcache->put : rcache->get)) ? NULL
+           : (why != NULL) ? why : "its regions are reached in different ways";
 }
 
 /* Every base must lie in its region with all its bytes: afterwards runs need no check. */
@@ -209,7 +211,8 @@ static kvcl_status_t decode_bases(kvcl_rcache_t *rcache, const uint8_t *data)
         rcache->bases[i] = (uintptr_t)region->attr.map + (rcache->bases[i] - (uintptr_t)region->addr);
     }
     rcache->peer->maps = rcache->mapped ? 1 : 0;
-    rcache->why_served = why_served(rcache);
+    rcache->why_served = why_served(rcache, false);
+    rcache->why_put    = why_served(rcache, true);
     if (rcache->gens_region.kind == KVCL_MEM_HOST) {
         rcache->gens = rcache->gens_region.attr.map;
     }

@@ -95,6 +95,7 @@ typedef struct kvcl_xport_rmem_attr {
     bool put;   /* put and flush work natively, and never reach memory whose owner unregistered it */
     const char *native; /* mechanism of get and put: "rdma", "cma", "loop"; only with one of them */
     const char *why;    /* if none of the three works: the reason, a static text; NULL: messages only */
+    const char *why_put; /* if get works, and put does not: the reason, a static text */
 } kvcl_xport_rmem_attr_t;
 
 typedef struct kvcl_xport_ops {

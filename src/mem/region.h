@@ -137,6 +137,8 @@ void          kvcl_region_mac(const uint8_t secret[32], const uint8_t owner[16],
 
 /** Lock held, open: the path of gets, or of puts, of its bytes. Native: as far as KVCL_NATIVE_TABLE agrees. */
 kvcl_mem_path_t kvcl_rregion_path(const kvcl_rregion_t *rregion, bool put);
+/** Why its path is KVCL_MEM_PATH_SERVED, a static text. */
+const char     *kvcl_rregion_why(const kvcl_rregion_t *rregion, bool put);
 /** Native: by what, as KVCL_NATIVE_TABLE names it. */
 const char     *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion);
 

@@ -295,6 +295,12 @@ kvcl_mem_path_t kvcl_rregion_path(const kvcl_rregion_t *rregion, bool put)
            : (put ? rregion->attr.put : rregion->attr.get) ? KVCL_MEM_PATH_NATIVE : KVCL_MEM_PATH_SERVED;
 }
 
+const char *kvcl_rregion_why(const kvcl_rregion_t *rregion, bool put)
+{
+    return (rregion->why != NULL)       ? rregion->why
+           : (put && rregion->attr.get) ? rregion->attr.why_put : rregion->attr.why;
+}
+
 const char *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion)
 {
     const char *native = rregion->attr.native;

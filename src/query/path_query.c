@@ -187,6 +187,7 @@ static void add_cache(found_list_t *list, const kvcl_rcache_t *rcache)
         .get_path = path_word(kvcl_rcache_path(rcache, false), true),
         .put_path = path_word(kvcl_rcache_path(rcache, true), rcache->writable),
         .why      = why_of(kvcl_rcache_path(rcache, false), &rcache->regions[0], rcache->why_served),
+        .put_why  = rcache->writable ? why_of(kvcl_rcache_path(rcache, true), &rcache->regions[0], rcache->why_put) : "",
     };
 }
 
@@ -200,7 +201,7 @@ static void add_memory(found_list_t *list, const kvcl_rregion_t *region, kvcl_st
         return;
     }
     one->info = (kvcl_memory_info_t){.size = sizeof(one->info), .what = "memory", .name = "", .bytes = region->len,
-                                     .get_path = "", .put_path = ""};
+                                     .get_path = "", .put_path = "", .put_why = ""};
     if (status != KVCL_OK) {
         one->info.why = (status == KVCL_ERR_PROTOCOL) ? "its description is not true: each get and put fails"
                                                       : kvcl_status_text(status);
@@ -212,7 +213,8 @@ static void add_memory(found_list_t *list, const kvcl_rregion_t *region, kvcl_st
     }
     one->info.get_path = path_word(kvcl_rregion_path(region, false), reads);
     one->info.put_path = path_word(kvcl_rregion_path(region, true), writes);
-    one->info.why      = why_of(kvcl_rregion_path(region, !reads), region, region->why);
+    one->info.why      = why_of(kvcl_rregion_path(region, !reads), region, kvcl_rregion_why(region, !reads));
+    one->info.put_why  = writes ? why_of(kvcl_rregion_path(region, true), region, kvcl_rregion_why(region, true)) : "";
 }
 
 /* Lock held, peer READY. */

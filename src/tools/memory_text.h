@@ -1,6 +1,6 @@
 /*
  * What kvcl_query_memory reports about a memory, in a few words: "mapped", "native (rdma)", "served: WHY",
- * "native (cma), puts served".
+ * "native (cma), puts served: WHY".
  */
 #ifndef KVCL_TOOLS_MEMORY_TEXT_H
 #define KVCL_TOOLS_MEMORY_TEXT_H

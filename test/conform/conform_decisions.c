@@ -52,7 +52,7 @@ typedef struct seen {
     const char *what, *name;
     unsigned   n;
     uint64_t   bytes;
-    char       get_path[16], put_path[16], why[128];
+    char       get_path[16], put_path[16], why[128], put_why[128];
 } seen_t;
 
 static void look(void *arg, const kvcl_memory_info_t *info)
@@ -69,6 +69,7 @@ static void look(void *arg, const kvcl_memory_info_t *info)
     snprintf(seen->get_path, sizeof(seen->get_path), "%s", info->get_path);
     snprintf(seen->put_path, sizeof(seen->put_path), "%s", info->put_path);
     snprintf(seen->why, sizeof(seen->why), "%s", info->why);
+    snprintf(seen->put_why, sizeof(seen->put_why), "%s", info->put_why);
 }
 
 static seen_t seen_of(cf_t *cf, int rank, const char *what, const char *name)
@@ -108,12 +109,16 @@ static void counted(cf_t *cf, const kvcl_context_stats_t *before, const char *pa
 /* get_path, put_path and why belong together, and to the configuration. */
 static void plausible(cf_t *cf, const seen_t *seen, bool ours)
 {
-    const char *get = seen->get_path;
+    const char *get = seen->get_path, *put = seen->put_path;
     bool       loop = (strcmp(cf->path, "loop") == 0), rdma = (strcmp(cf->path, "auto") == 0) && cf->native;
 
     CF_CHECK(cf, seen->n == 1);
     CF_CHECK(cf, (strcmp(get, "served") == 0) || (strcmp(get, "native") == 0) || (seen->why[0] == '\0'));
     CF_CHECK(cf, (strcmp(get, "served") != 0) || (seen->why[0] != '\0'));
+    CF_CHECK(cf, (strcmp(put, get) != 0) || (strcmp(seen->put_why, seen->why) == 0));
+    CF_CHECK(cf, ((strcmp(put, "served") == 0) || (strcmp(put, "native") == 0)) == (seen->put_why[0] != '\0'));
+    CF_CHECK(cf, (strcmp(put, "served") != 0) || (strcmp(seen->why, "cma") != 0) ||
+                     (strcmp(seen->put_why, "over cma memory is only read") == 0));
     if (cf->native) {
         CF_CHECK(cf, (strcmp(get, "native") == 0) && (strcmp(seen->why, loop ? "loop" : "rdma") == 0));
     } else if (cf->overtakes) {

@@ -338,23 +338,25 @@ START_TEST(a_pattern_is_checked_to_the_byte)
 END_TEST
 
 static const struct {
-    const char *get_path, *put_path, *why, *text;
+    const char *get_path, *put_path, *why, *put_why, *text;
     size_t     cap;
 } memories[] = {
-    {"mapped", "mapped", "", "mapped", MEMORY_TEXT_MAX},
-    {"mapped", "", "", "mapped", MEMORY_TEXT_MAX},
-    {"native", "native", "rdma", "native (rdma)", MEMORY_TEXT_MAX},
-    {"native", "served", "cma", "native (cma), puts served", MEMORY_TEXT_MAX},
-    {"served", "served", "100% of it", "served: 100% of it", MEMORY_TEXT_MAX},
-    {"served", "native", "why", "served: why, puts native", MEMORY_TEXT_MAX},
-    {"native", "served", "cma", "native (cma", 12},
-    {"native", "served", "cma", "native (cma), p", 16},
+    {"mapped", "mapped", "", "", "mapped", MEMORY_TEXT_MAX},
+    {"mapped", "", "", "", "mapped", MEMORY_TEXT_MAX},
+    {"native", "native", "rdma", "rdma", "native (rdma)", MEMORY_TEXT_MAX},
+    {"native", "served", "cma", "", "native (cma), puts served", MEMORY_TEXT_MAX},
+    {"native", "served", "cma", "100% of it", "native (cma), puts served: 100% of it", MEMORY_TEXT_MAX},
+    {"served", "served", "100% of it", "100% of it", "served: 100% of it", MEMORY_TEXT_MAX},
+    {"served", "native", "why", "rdma", "served: why, puts native", MEMORY_TEXT_MAX},
+    {"native", "served", "cma", "why", "native (cma", 12},
+    {"native", "served", "cma", "why", "native (cma), p", 16},
+    {"native", "served", "cma", "why", "native (cma), puts served: w", 29},
 };
 
 START_TEST(a_memory_has_its_words)
 {
     const kvcl_memory_info_t info = {.size = sizeof(info), .get_path = memories[_i].get_path,
-                                     .put_path = memories[_i].put_path, .why = memories[_i].why};
+                                     .put_path = memories[_i].put_path, .why = memories[_i].why, .put_why = memories[_i].put_why};
     char                     text[MEMORY_TEXT_MAX];
 
     memory_text(&info, text, memories[_i].cap);

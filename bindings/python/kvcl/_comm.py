@@ -30,7 +30,7 @@ class RecvInfo(NamedTuple):
 
 class MemoryInfo(NamedTuple):
     """A memory of another rank, and how gets and puts reach it: "loop", "mapped", "native" or "served"; "": without the
-    right. why: by what it is native, or why it is served."""
+    right. why: by what it is native, or why it is served; put_why: the same of puts."""
 
     what: str  # "cache", or "memory": import_mem()
     name: str  # the cache's, "" if it is not known
@@ -38,6 +38,7 @@ class MemoryInfo(NamedTuple):
     get_path: str
     put_path: str
     why: str
+    put_why: str
 
 
 def _info(raw: Any) -> Any:

@@ -570,7 +570,7 @@ def test_memory_of_a_rank(ctx, layout):
     cache = ctx.cache("shown", layout, writable=True)
     ctx.world.put(0, cache, [0], [1]).wait(10)
     size = layout.block_bytes * layout.blocks
-    assert ctx.world.memory(0) == [kvcl.MemoryInfo("cache", "shown", size, "loop", "loop", "")]
+    assert ctx.world.memory(0) == [kvcl.MemoryInfo("cache", "shown", size, "loop", "loop", "", "")]
     with pytest.raises(kvcl.UnknownRank):
         ctx.world.memory(1)
 

@@ -97,8 +97,8 @@ static void add_memory(void *arg, const kvcl_memory_info_t *info)
     PyObject         **list = arg, *row;
 
     if (*list != NULL) {
-        row = Py_BuildValue("(ssKsss)", info->what, info->name, (unsigned long long)info->bytes, info->get_path,
-                            info->put_path, info->why);
+        row = Py_BuildValue("(ssKssss)", info->what, info->name, (unsigned long long)info->bytes, info->get_path,
+                            info->put_path, info->why, info->put_why);
         if ((row == NULL) || (PyList_Append(*list, row) != 0)) {
             Py_CLEAR(*list);
         }
