@@ -161,6 +161,7 @@ static void store(cf_t *cf)
     const char          *far   = (strcmp(path, "native") == 0) ? "served" : path; /* homes reply to lookups */
     kvcl_key_t          keys[PUTS * CF_RANKS_MAX];
     size_t              n = (size_t)(PUTS * cf->size), hit;
+    uint64_t            calls;
     uint32_t            id = 3, i;
     kvcl_store_h        store;
     kvcl_status_t       status;
@@ -183,14 +184,19 @@ static void store(cf_t *cf)
     cf_fence(cf);
     gets    = counted(cf, "store_get", far);
     matches = counted(cf, "store_match", far);
+    calls   = gets.all + matches.all;
     for (i = 0; i < 4 * KVCL_LATENCY_EVERY; ++i) { /* with this number of keys, some homes are other ranks */
         CF_OK(cf, kvcl_store_match(store, keys, n, &hit, NULL));
         CF_CHECK(cf, hit == n);
         CF_OK(cf, kvcl_store_get(store, &keys[i % n], 1, cache.h, &id, &status, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
     }
-    CF_CHECK(cf, counted(cf, "store_get", far).count > gets.count);
-    CF_CHECK(cf, counted(cf, "store_match", far).count > matches.count);
+    if (strcmp(path, "native") == 0) { /* lookups are read natively once the first one has been answered */
+        CF_CHECK(cf, counted(cf, "store_get", far).all + counted(cf, "store_match", far).all > calls);
+    } else {
+        CF_CHECK(cf, counted(cf, "store_get", far).count > gets.count);
+        CF_CHECK(cf, counted(cf, "store_match", far).count > matches.count);
+    }
     gets = counted(cf, "store_get", far);
     kvcl_key_from_string("nobody has it", 13, &keys[0]);
     for (i = 0; i < 2 * KVCL_LATENCY_EVERY; ++i) {

@@ -19,18 +19,30 @@ static bool all_are(const char *buf, char c, size_t len)
     return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
 }
 
-static void add_native(void *arg, const kvcl_latency_info_t *info)
+typedef struct calls {
+    const char *op, *path;
+    uint64_t   n;
+} calls_t;
+
+static void add_calls(void *arg, const kvcl_latency_info_t *info)
 {
-    *(uint64_t *)arg += ((strcmp(info->op, "get") == 0) && (strcmp(info->path, "native") == 0)) ? info->count : 0;
+    calls_t *calls = arg;
+
+    calls->n += ((strcmp(info->op, calls->op) == 0) && (strcmp(info->path, calls->path) == 0)) ? info->count : 0;
+}
+
+uint64_t cf_calls(cf_t *cf, const char *op, const char *path)
+{
+    calls_t calls = {op, path, 0};
+
+    CF_OK(cf, kvcl_query_latency(cf->ctx, add_calls, &calls));
+    return calls.n;
 }
 
 /* The gets of this rank that moved their bytes natively. */
 static uint64_t native_gets(cf_t *cf)
 {
-    uint64_t n = 0;
-
-    CF_OK(cf, kvcl_query_latency(cf->ctx, add_native, &n));
-    return n;
+    return cf_calls(cf, "get", "native");
 }
 
 static kvcl_status_t get_whole(cf_t *cf, kvcl_cache_h cache, const kvcl_sel_t *sel, const kvcl_xfer_params_t *params)

@@ -6,6 +6,9 @@
 
 #include "conform.h"
 
+/* This rank's calls of that kind and path, as kvcl_query_latency counts them. */
+uint64_t cf_calls(cf_t *cf, const char *op, const char *path);
+
 void cf_deadline_native(cf_t *cf);
 void cf_a_stale_description(cf_t *cf);
 void cf_store_gets_native(cf_t *cf);

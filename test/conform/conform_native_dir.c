@@ -83,17 +83,21 @@ void cf_lookups_native(cf_t *cf)
 {
     uint8_t    present[2 * FEW];
     kvcl_key_t keys[2 * FEW];
-    uint64_t   queried;
+    uint64_t   queried, native, served;
     scene_t    s;
     size_t     hit, i;
 
     set_up(cf, &s);
     learn(cf, &s);
+    native = cf_calls(cf, "store_match", "native");
+    served = cf_calls(cf, "store_match", "served");
     cf_fence(cf);
     queried = s.store->home.n_looked_up;
     cf_fence(cf);
     CF_OK(cf, kvcl_store_match(s.store, s.far, FEW, &hit, NULL));
     CF_CHECK(cf, hit == FEW);
+    CF_CHECK(cf, cf_calls(cf, "store_match", "native") == native + 1);
+    CF_CHECK(cf, cf_calls(cf, "store_match", "served") == served);
     for (i = 0; i < (size_t)2 * FEW; ++i) {
         keys[i] = (i & 1) ? s.far[i] : key_of(cf, "absent", cf->rank, i);
     }
@@ -106,6 +110,8 @@ void cf_lookups_native(cf_t *cf)
     cf_fence(cf);
     CF_OK(cf, kvcl_store_match(s.store, s.far, s.n_far, &hit, NULL));
     CF_CHECK(cf, hit == s.n_far);
+    CF_CHECK(cf, cf_calls(cf, "store_match", "native") == native + 1);
+    CF_CHECK(cf, cf_calls(cf, "store_match", "served") == served + 1);
     cf_fence(cf);
     CF_CHECK(cf, s.store->home.n_looked_up > queried);
     cf_fence(cf);
@@ -116,12 +122,14 @@ void cf_lookups_native(cf_t *cf)
 void cf_gets_look_natively(cf_t *cf)
 {
     uint32_t   id = SLOTS - 1, i;
-    uint64_t   queried;
+    uint64_t   queried, native, served;
     scene_t    s;
     kvcl_req_h req;
 
     set_up(cf, &s);
     learn(cf, &s);
+    native = cf_calls(cf, "store_get", "native");
+    served = cf_calls(cf, "store_get", "served");
     cf_fence(cf);
     queried = s.store->home.n_looked_up;
     cf_fence(cf);
@@ -129,6 +137,8 @@ void cf_gets_look_natively(cf_t *cf)
         CF_OK(cf, kvcl_store_get(s.store, &s.far[i], 1, s.cache.h, &id, NULL, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
     }
+    CF_CHECK(cf, cf_calls(cf, "store_get", "native") == native + FEW);
+    CF_CHECK(cf, cf_calls(cf, "store_get", "served") == served);
     cf_fence(cf);
     CF_CHECK(cf, s.store->home.n_looked_up == queried);
     cf_fence(cf);

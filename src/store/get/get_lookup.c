@@ -19,6 +19,7 @@ static void on_lookup(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     uint32_t       at = 0, i;
 
     kvcl_hedge_answered(rpc, status);
+    kvcl_timing_path(&get->req.timing, kvcl_rpc_path(rpc));
     if (status == KVCL_OK) { /* the row of kinds.c has checked that it unpacks */
         status = brings ? kvcl_fetch_unpack(&in, data, len, rpc->n, kvcl_fetch_requested(rpc))
                         : kvcl_dir_msg_unpack(&in.reply, data, len);
@@ -59,7 +60,6 @@ static kvcl_status_t query_homes(kvcl_get_t *get, const uint8_t *skip)
             kvcl_fetch_finish_rpc(rpc, get->cache->shape.block_bytes);
         }
         ++get->outstanding;
-        kvcl_timing_path(&get->req.timing, kvcl_store_path(store, home));
         kvcl_rpc_post(rpc, kvcl_get_time_left(get), &get->rpcs);
         kvcl_store_learn(store, home);
     }

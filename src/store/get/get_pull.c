@@ -36,6 +36,7 @@ static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
 
     kvcl_list_del(&fetch->link);
     kvcl_hedge_fetched(fetch, status);
+    kvcl_timing_path(&get->req.timing, (kvcl_mem_path_t)pull->req.timing.path);
     if ((pull->rcache != NULL) && pull->rcache->mapped && (status == KVCL_OK)) {
         remember_rcache(&get->store->ranks[kvcl_get_loc(&get->items[fetch->items[0]])->rank], pull->rcache);
     }

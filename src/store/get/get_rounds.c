@@ -15,7 +15,6 @@
 #include "store/get/gets.h"
 #include "store/get/uses.h"
 #include "store/words.h"
-#include "store/home/paths.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
 
@@ -72,7 +71,6 @@ static void finish(kvcl_get_t *get)
             const kvcl_get_item_t *item = &get->items[i];
             ++hits[item->from_tier ? KVCL_DIR_TIER_NVME : (kvcl_get_loc(item)->flags & KVCL_DIR_TIER_MASK)];
             local += (!item->from_tier && (kvcl_get_loc(item)->rank == get->store->me)) ? 1 : 0;
-            kvcl_timing_path(&get->req.timing, kvcl_store_path(get->store, kvcl_get_loc(item)->rank));
         }
         if (get->from != NULL) {
             get->from[i] = kvcl_get_origin(&get->items[i]);

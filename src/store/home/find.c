@@ -9,6 +9,7 @@
 #include "config.h"
 #include "store/home/find.h"
 #include "store/home/lookup.h"
+#include "store/home/paths.h"
 #include "store/home/ranks.h"
 #include "base/error.h"
 
@@ -198,6 +199,7 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
         find->status = (find->status == KVCL_OK) ? status : find->status;
     }
     if (status == KVCL_OK) {
+        kvcl_timing_path(&find->call->req.timing, kvcl_rpc_path(rpc));
         take_answer(find, rpc, data, len);
     } else {
         for (i = 0; i < rpc->n; ++i) {

@@ -74,15 +74,17 @@ static size_t write_result(const uint8_t *flags, size_t n, size_t *hit_p, uint8_
     return n;
 }
 
-/* Lock held. Records the paths to the homes of the keys, whose tables were read or queried. */
+/* Lock held. Records the paths to the homes of the keys whose tables are mapped. Each query has recorded its own. */
 static void note_paths(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_timing_t *timing)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
+    kvcl_mem_path_t        path;
     size_t                 i;
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; i < n; ++i) {
-        kvcl_timing_path(timing, kvcl_store_path(store, kvcl_store_home(store, map, &keys[i])));
+        path = kvcl_store_path(store, kvcl_store_home(store, map, &keys[i]));
+        kvcl_timing_path(timing, (path != KVCL_MEM_PATH_SERVED) ? path : KVCL_MEM_PATH_LOOP);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "store/home/paths.h"
 #include "core/context.h"
+#include "store/store.h"
 
 kvcl_mem_path_t kvcl_store_path(const struct kvcl_store *store, uint32_t rank)
 {
@@ -19,6 +20,11 @@ kvcl_mem_path_t kvcl_store_path(const struct kvcl_store *store, uint32_t rank)
         return KVCL_MEM_PATH_SERVED;
     }
     return kvcl_mem_path_mapped(r->peer);
+}
+
+kvcl_mem_path_t kvcl_rpc_path(const kvcl_rpc_t *rpc)
+{
+    return rpc->read ? KVCL_MEM_PATH_NATIVE : kvcl_store_path(rpc->store, rpc->rank);
 }
 
 void kvcl_scatter_path(const struct kvcl_store *store, const kvcl_scatter_t *scatter, kvcl_timing_t *timing)

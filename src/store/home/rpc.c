@@ -103,6 +103,7 @@ static void send_message(kvcl_rpc_t *rpc)
 static void on_table_read(kvcl_rpc_t *rpc, const void *data, size_t len)
 {
     if (data != NULL) {
+        rpc->read = true;
         end(rpc, KVCL_OK, data, len);
     } else {
         send_message(rpc);

@@ -24,6 +24,7 @@ struct kvcl_rpc {
     bool               quick;       /* counted among the queries that the peer answers at once */
     bool               was_suspect; /* the rank was suspected when the RPC was posted */
     bool               silent;      /* ended because the rank does not answer (silence.c) */
+    bool               read;        /* answered by a read of its table: the rank's processor took no part */
     uint64_t           grace_ns;    /* how long the answer takes if the rank is well */
     uint64_t           least_ns;    /* silence, even of a suspect, does not end the RPC sooner */
     uint64_t           tag;         /* the poster's */
