@@ -13,7 +13,7 @@ open_guests gate
 write_start one one.sh short
 write_start A two.sh paths store
 write_start B two.sh paths store
-boot one 2048 2 || no_guest
+boot one 2048 2 || skip "none comes up on this machine in three tries (its console: $out)"
 wait_guests
 boot_two || no_guest
 wait_guests
