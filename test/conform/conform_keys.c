@@ -153,7 +153,7 @@ static void churn(cf_t *cf)
     cf_cache_t    here    = cf_cache(cf, "here", &layout, true);
     kvcl_cache_h  last    = NULL;
     unsigned      last_round = rounds(CHURN_ROUNDS, CHURN_ROUNDS) + 1, i;
-    uint64_t      native;
+    uint64_t      native, since;
 
     for (i = 0; i < 3; ++i) {
         atomic_store(cf_word(cf, i), 0);
@@ -168,12 +168,18 @@ static void churn(cf_t *cf)
     }
     cf_fence(cf);
     native = native_gets(cf);
+    since  = kvcl_now_ns();
     do { /* a connection that has failed often is opened again after a while */
         if (cf->rank != 0) {
             CF_OK(cf, cf_end(cf, post_get(cf, 0, "churn", here.h, ids, CHURN_BLOCKS)));
             CF_CHECK(cf, round_of(cf, cf_see(here.h, 0), cf_same(cf)) == last_round);
         }
     } while (cf->native && (cf->rank != 0) && (native_gets(cf) == native));
+    if (cf->native && (cf->rank != 0)) {
+        printf("     churn over %s: rank %d: native again within %.3f s\n", cf->path, cf->rank,
+               (double)(kvcl_now_ns() - since) * 1e-9);
+        fflush(stdout);
+    }
     cf_fence(cf);
     kvcl_cache_destroy(last);
     cf_cache_end(&here);

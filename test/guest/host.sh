@@ -6,8 +6,8 @@
 # installed, and is kept between runs, as the consoles and the programs' logs are until the next run.
 #
 # CI_GUEST_DIR: where all that is kept (default: build/ci/guest of the source tree).
-# GUEST_LIMIT: seconds for a guest (default 3000). One set of guests runs at a time, so a script's TEST_TIMEOUT is the
-# time of all scripts.
+# GUEST_LIMIT: seconds for a guest (default 3000); GUEST_UP: until it is up (60). One set of guests runs at a time, so a
+# script's TEST_TIMEOUT is the time of all scripts.
 # GUEST_ENV: "NAME=VALUE ..." that the guests' programs get. GUEST_COMMAND: what stage "command" runs, for trials.
 # shellcheck shell=bash disable=SC2154 # top_srcdir and top_builddir are set by the makefile
 
@@ -110,7 +110,7 @@ open_guests() {
   mkdir -p "$dir" 2>/dev/null || skip "$dir cannot be written"
   exec 8>"$dir/lock"
   flock 8
-  tsc=$(clock)
+  clock=$(clock)
   tmp=$(mktemp -d)
   trap cleanup EXIT
   trap 'exit 1' HUP INT TERM
@@ -135,16 +135,17 @@ write_start() {
   } >"$out/start.$role"
 }
 
-# The frequency of the processor's clock, which guests read directly. A guest that measures it while other work has the
-# processor gets a wrong one, and its clock runs several times too fast.
+# The kernel's options about time. Guests read the processor's clock directly. A guest that measures its frequency while
+# other work has the processor gets a wrong one, and its clock runs several times too fast; one that checks a timer then
+# may not start at all.
 clock() {
   local khz
   khz=$(ucx_info -s 2>/dev/null | awk '/Timer frequency/ { printf "%.0f", $4 * 1000 }') || :
-  [ -z "$khz" ] || echo "tsc_early_khz=$khz"
+  echo "tsc=reliable no_timer_check ${khz:+tsc_early_khz=$khz}"
 }
 
-# boot ROLE MEMORY CORES [QEMU-ARGUMENT...]: starts a guest and waits until it is up. One that is not in 60 s is started
-# again, twice.
+# boot ROLE MEMORY CORES [QEMU-ARGUMENT...]: starts a guest and waits until it is up. One that is not in 60 s
+# (GUEST_UP) is started again, twice.
 boot() {
   local role=$1 memory=$2 cores=$3 console=$out/console.$1 try pid
   shift 3
@@ -152,7 +153,7 @@ boot() {
     qemu-system-x86_64 -accel tcg,thread=multi,tb-size=256 -machine q35 -cpu max -smp "$cores" -m "$memory" \
       -nodefaults -no-user-config -display none -serial "file:$console" -no-reboot \
       -kernel "$kernel/vmlinuz" -initrd "$tmp/initrd" \
-      -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable $tsc kvcl.role=$role kvcl.keep=$keep" \
+      -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr $clock kvcl.role=$role kvcl.keep=$keep" \
       -virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap" \
       -virtfs "local,path=$out,mount_tag=out,security_model=none" "$@" </dev/null >"$out/qemu.$role" 2>&1 8>&- &
     pid=$!
@@ -163,7 +164,7 @@ boot() {
     fi
     kill -9 "$pid" 2>/dev/null || :
     wait "$pid" 2>/dev/null || :
-    echo "guest $role is not up after 60 s (start $try)"
+    echo "guest $role is not up after ${GUEST_UP:-60} s (start $try)"
     tail -n 3 "$out/qemu.$role" "$console" 2>/dev/null || :
   done
   return 1
@@ -187,7 +188,7 @@ boot_two() {
 }
 
 is_up() {
-  local until=$((SECONDS + 60))
+  local until=$((SECONDS + ${GUEST_UP:-60}))
   while [ $SECONDS -lt $until ] && kill -0 "$1" 2>/dev/null; do
     ! grep -q '^GUEST up' "$2" 2>/dev/null || return 0
     sleep 0.2

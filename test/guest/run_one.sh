@@ -10,8 +10,9 @@ judged='devices native perf replay conform conform_keys conform_death net one_ho
 memlock'
 
 # Not judged:
+#   churn      not run yet with 100 rounds and four ranks
 #   speed      prints figures for contrib/doc/results
-later='speed'
+later='churn speed'
 
 # The programs beside the tools, by which contrib/check knows what to build:
 : "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \

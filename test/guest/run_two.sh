@@ -6,22 +6,23 @@
 set -eu
 . "${top_srcdir:?}/test/guest/host.sh"
 
-judged='paths perf store two_ports net no_wire wrong_gid unreach stop kill cut programs'
+judged='paths perf replay store two_ports net no_wire wrong_gid unreach stop kill cut programs replay_kill'
 
 # Not judged yet. Each is here with what is missing:
-#   cut_rail   not tried often enough yet
-#   conform    not tried often enough yet
-later='cut_rail conform'
+#   cut_rail       not tried often enough yet
+#   conform        conform_ctx not run since its environment was mended; all others have passed together
+#   conform_keys   passed whole once
+#   deadlines      the cut: not measured without stalls of the guest
+later='cut_rail conform conform_keys deadlines'
 
 # The programs beside the tools, by which contrib/check knows what to build:
 : "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \
   "$top_builddir/test/conform/conform_req" "$top_builddir/test/conform/conform_layers" \
   "$top_builddir/test/conform/conform_layers_stop" "$top_builddir/test/conform/conform_rma" \
   "$top_builddir/test/conform/conform_prepare" "$top_builddir/test/conform/conform_tokens" \
-  "$top_builddir/test/conform/conform_ctx" "$top_builddir/test/conform/conform_coll" \
-  "$top_builddir/test/conform/conform_callback" "$top_builddir/test/conform/conform_keys" \
-  "$top_builddir/test/conform/conform_stream" \
-  "$top_builddir/test/conform/conform_death" \
+  "$top_builddir/test/conform/conform_ctx" "$top_builddir/test/conform/conform_callback" \
+  "$top_builddir/test/conform/conform_keys" "$top_builddir/test/conform/conform_stream" \
+  "$top_builddir/test/conform/conform_death" "$top_builddir/test/multi/deadlines" \
   "$top_builddir/test/multi/p2p" "$top_builddir/test/multi/coll" "$top_builddir/test/multi/values"
 
 if [ "${*-}" = later ]; then

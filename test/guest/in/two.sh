@@ -1,4 +1,5 @@
-# two.sh ROLE STAGE...: inside each of two guests, A and B, which run the same stages. Rank 0 is on A, rank 1 on B.
+# two.sh ROLE STAGE...: inside each of two guests, A and B, which run the same stages. Ranks 0, 2, ... are on A, the
+# others on B.
 #
 # eth0 and eth1 carry RDMA and can be cut; eth2 carries the rendezvous and TCP, and is never cut. The guests meet by
 # files of the folder sync, and A judges by the statuses and logs of both.
@@ -80,33 +81,44 @@ know_addresses() {
   done
 }
 
-during= # a function that runs while the two ranks do
+during= # a function that runs while the ranks do; it gets the process of this guest's first one
 
-# pair NAME LIMIT PROGRAM ARGUMENT...: one rank on each guest. Logs as those of ranks. The status is 0 if both ended
-# with 0; $statuses has both, $sent and $sent_b the packets that A's and B's devices have sent.
-pair() {
-  local name=$1 time=$2 pid before rc=0 began
-  shift 2
+# spread NAME N LIMIT PROGRAM ARGUMENT...: N ranks, in turn on A and on B; those of one guest share its memory. Logs as
+# those of ranks. The status is 0 if all ended with 0; $statuses has each, $sent and $sent_b the packets that A's and
+# B's devices have sent.
+spread() {
+  local name=$1 n=$2 time=$3 pids=() ended='' pid before rc began i a b
+  shift 3
   set -- "$(program "$1")" "${@:2}"
   peer_port=$((peer_port + 1))
   meet "$peer_port.begin"
   before=$(($(packets rxe0) + $(packets rxe1)))
   began=$(up)
-  KVCL_RENDEZVOUS=tcp://10.0.2.1:$peer_port KVCL_SIZE=2 KVCL_RANK=$((host - 1)) \
-    timeout -s KILL "$time" sh -c 'echo $$ >/tmp/pid; exec "$@"' sh "$@" >"$logs/$stage.$name.$((host - 1))" 2>&1 &
-  pid=$!
-  [ -z "$during" ] || $during "$pid"
-  wait "$pid" || rc=$?
-  echo "$rc $(($(packets rxe0) + $(packets rxe1) - before))" >"$sync/$peer_port.status.$role"
+  for i in $(seq $((host - 1)) 2 $((n - 1))); do
+    KVCL_RENDEZVOUS=tcp://10.0.2.1:$peer_port KVCL_SIZE=$n KVCL_RANK=$i \
+      timeout -s KILL "$time" sh -c 'echo $$ >/tmp/pid; exec "$@"' sh "$@" >"$logs/$stage.$name.$i" 2>&1 &
+    pids+=($!)
+  done
+  [ -z "$during" ] || $during "${pids[0]}"
+  for pid in "${pids[@]}"; do
+    rc=0
+    wait "$pid" || rc=$?
+    ended="$ended $rc"
+  done
+  echo "$(($(packets rxe0) + $(packets rxe1) - before))$ended" >"$sync/$peer_port.status.$role"
   meet "$peer_port.end"
   during=
-  read -r a sent <"$sync/$peer_port.status.A"
-  read -r b sent_b <"$sync/$peer_port.status.B"
-  statuses=" $a $b"
+  read -r -a a <"$sync/$peer_port.status.A"
+  read -r -a b <"$sync/$peer_port.status.B"
+  sent=${a[0]} sent_b=${b[0]} statuses=
+  for i in $(seq 0 $((n - 1))); do
+    [ $((i % 2)) = 0 ] && statuses="$statuses ${a[i / 2 + 1]}" || statuses="$statuses ${b[i / 2 + 1]}"
+  done
   [ "$role" = A ] || return 0
   echo "   $name: ${1##*/} ${*:2}: statuses$statuses, $sent and $sent_b packets, $(took "$began")"
-  [ "$statuses" = ' 0 0' ] || { tail -qn 4 "$logs/$stage.$name".*; return 1; }
+  [ "${statuses//[ 0]/}" = '' ] || { tail -qn 4 "$logs/$stage.$name".*; return 1; }
 }
+pair() { spread "$1" 2 "${@:2}"; } # pair NAME LIMIT PROGRAM ARGUMENT...: rank 0 on A, rank 1 on B
 
 # traffic: the packets that all devices have sent and received
 traffic() { echo $(($(packets rxe0) + $(packets rxe1) + $(hardware rxe0 rcvd_pkts) + $(hardware rxe1 rcvd_pkts))); }
@@ -142,6 +154,7 @@ n_perf=0
 
 stage_paths() {
   ports 1
+  patient
   pair info 150 "$tools/kvcl_info" --paths
   is 'kvcl_info names RDMA' says 'rdma, native \(rc_verbs/rxe0:1\)' "$logs/$stage.info.0"
   export KVCL_LOG=debug
@@ -156,6 +169,7 @@ stage_paths() {
 
 stage_store() {
   ports 1
+  patient
   KVCL_LOG=debug pair get 150 "$tools/kvcl_perf" store-get --unit 64K --count 16 --verify --iters 4 --json
   is "a store's gets: right bytes, over the device" both_right get
   is "a store's gets: native runs" says 'rdma: native' "$logs/$stage.get.0"
@@ -163,15 +177,32 @@ stage_store() {
 
 stage_perf() {
   ports 1
-  perf_test get --unit 4K --count 8
-  perf_test get --unit 3M --count 2
-  perf_test put --unit 4K --count 8
-  perf_test send --unit 1K --count 4
-  perf_test send --unit 64K --count 16
-  perf_test store-get --unit 4K --count 16
-  perf_test store-get --unit 64K --count 16
-  perf_test store-put --unit 16K --count 16
-  perf_test bcast --unit 256K --count 2
+  patient
+  perf_tests
+}
+
+# replay_test NAME N OPTION...: N ranks, in turn on A and on B. A rank that is slow is not silent.
+replay_test() {
+  KVCL_STORE_HEDGE=10s spread "$1" "$2" 300 "$tools/kvcl_replay" --requests 40 --json "${@:3}"
+  is "$1: all ranks end well, over the device" [ "${statuses//[ 0]/}" = '' -a "$sent" -gt 0 -a "$sent_b" -gt 0 ]
+}
+
+# Four ranks: each shares memory with one, and has RDMA to two.
+stage_replay() {
+  ports 1
+  patient
+  replay_test plain 4
+  is 'plain: all bytes right' no_loss "$logs/$stage.plain.0"
+  replay_test store 4 --in-order --store --pool 30% --replicas 2
+  is 'a store: all bytes right' no_loss "$logs/$stage.store.0" failed
+}
+
+stage_replay_kill() {
+  ports 1
+  KVCL_STORE_HEDGE=1s spread kill 4 300 "$tools/kvcl_replay" --requests 60 --store --replicas 2 --kill 3@8 --json
+  is 'a rank is killed, the others end well' [ "$statuses" = ' 0 0 0 137' ]
+  grep -oE '"kill_(held|watched|noticed_ms)": [0-9.]*' "$logs/$stage.kill.0"
+  is 'a killed rank: nothing lost, all bytes right' no_loss "$logs/$stage.kill.0" kill_failed kill_lost
 }
 
 # The memory that both guests have (host.sh), or nothing.
@@ -188,7 +219,8 @@ memory() {
 # conform_pair NAME LIMIT OPTION PROGRAM [FILTER...]: a conformance program, ranks 0, 2, ... on A, the others on B; each
 # machine starts and ends its own
 conform_pair() {
-  pair "$1" "$2" "$conform/$4" "$3,machine=$((host - 1))/2:$(memory)" "${@:5}"
+  # Its ranks meet by that memory. Cases that open a context of one rank would find the job's size.
+  pair "$1" "$2" /usr/bin/env -u KVCL_RENDEZVOUS -u KVCL_SIZE -u KVCL_RANK "$(program "$conform/$4")" "$3,machine=$((host - 1))/2:$(memory)" "${@:5}"
   [ "$role" = B ] || grep -hE '^(ok|FAIL|[0-9]+ passed)' "$logs/$stage.$1".*
   is "$4 $3: all cases, over the device" [ "$statuses" = ' 0 0' -a "$sent" -gt 0 -a "$sent_b" -gt 0 ]
 }
@@ -196,17 +228,30 @@ conform_pair() {
 # conform_rma's main() sets the table that serves some runs over loop; this is the same for rdma.
 served=rdma:0-6000:served:4
 
+# Collectives are test/multi/coll in stage programs: conform_coll's cases stop a rank amid its own copy out of memory
+# that the root shares, which is no path between hosts.
 stage_conform() {
   local p
   ports 1
+  patient
   use 1
-  for p in fence msg req layers layers_stop prepare tokens ctx callback keys stream; do
+  for p in fence msg req layers layers_stop ctx callback stream; do
     conform_pair $p 300 --rdma=2 conform_$p
   done
+  KVCL_KEEPALIVE=2s conform_pair death 600 --rdma=3 conform_death
+}
+
+# Memory that goes: its keys turn stale.
+stage_conform_keys() {
+  local p
+  ports 1
+  use 1
+  for p in prepare tokens; do
+    conform_pair $p 300 --rdma=2 conform_$p
+  done
+  CF_ROUNDS=${CF_ROUNDS:-20} conform_pair keys 400 --rdma=2 conform_keys
   KVCL_NATIVE_TABLE=$served conform_pair rma 300 --rdma=2 conform_rma
   KVCL_NATIVE_TABLE=$served conform_pair rma_nothread 300 --rdma=2,nothread conform_rma
-  conform_pair coll 300 --rdma=3 conform_coll
-  conform_pair death 600 --rdma=3 conform_death
   ports 2
   use 2
   KVCL_NATIVE_TABLE=$served conform_pair rma_two_ports 300 --rdma=2 conform_rma
@@ -216,6 +261,7 @@ stage_conform() {
 
 stage_programs() {
   ports 1
+  patient
   pair p2p 300 "$top_builddir/test/multi/p2p" 3
   is p2p [ "$statuses" = ' 0 0' ]
   pair coll 300 "$top_builddir/test/multi/coll"
@@ -278,6 +324,30 @@ cut_both() {
   cut_wires 0
 }
 
+# What is under way when rank 1 is killed or the only wire is cut ends by its own deadline of 8 s: a rank counts as
+# failed only after a minute of silence. Where no packet gets through from the start, too. Times are printed, not judged.
+stage_deadlines() {
+  ports 1
+  use 1
+  KVCL_KEEPALIVE=60s
+  for during in kill_one cut_both; do
+    deadlines $during 8
+    heal_wires
+  done
+  know_addresses
+  cut_wires 0
+  deadlines unreach 8 nostore
+  heal_wires
+}
+deadlines() { # deadlines NAME SECONDS [nostore]
+  pair "$1" 150 "$top_builddir/test/multi/deadlines" "${@:2}"
+  [ "$role" = B ] || grep -H 'the latest' "$logs/$stage.$1".* | sed 's|.*/|   |'
+  is "$1: every operation ends, with a fit status" fit_ends
+  [ "$1" = kill_one ] || is "$1: rank 0's end by their deadline" by_deadline "$logs/$stage.$1.0"
+}
+fit_ends() { case $statuses in ' 0 0' | ' 0 137') ;; *) return 1 ;; esac; }
+by_deadline() { [ "$(grep -cE '^(get|put|send|receive): .* [1-9][0-9]* at the deadline, 0 lost' "$1")" = 4 ]; }
+
 # One of two wires is cut: the ranks reach each other again, over TCP.
 stage_cut_rail() {
   local log
@@ -305,11 +375,14 @@ stage_cut_rail() {
 
 stage_two_ports() {
   ports 2
+  patient
   perf_test get --unit 64K --count 16
   perf_test send --unit 64K --count 16
   for i in 1 2 3; do
     perf_test store-get --unit 64K --count 16
   done
+  replay_test store 2 --in-order --store --pool 30% --replicas 2
+  is 'kvcl_replay: all bytes right' no_loss "$logs/$stage.store.0" failed
   ports 1
 }
 
@@ -353,6 +426,7 @@ both_fail() { no_signal && case "$statuses " in *' 0 '*) return 1 ;; esac; }
 # KVCL_NET names no port, on both guests or on one: TCP, and no packet over a device.
 stage_net() {
   ports 1
+  patient
   use 0 eth2
   pair none 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --verify --json
   is 'KVCL_NET names an interface without a port: right bytes over TCP' by_tcp none
