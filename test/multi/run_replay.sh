@@ -193,6 +193,8 @@ survived "a rank is killed over tcp"
 # As fast as possible, so that many messages to it are in flight.
 killed "a rank is killed in full traffic over tcp" 1500 4 2 --requests 1500 --replicas 2 --pool 25% --kill 2@0.5
 unset KVCL_PATH KVCL_NET
+killed "a rank is killed once it holds blocks" 200 4 3 --requests 200 --replicas 2 --kill 3@held
+survived "a rank is killed once it holds blocks"
 killed "rank 0 is killed after the trace" 400 3 0 --trace "$tmp/trace" --replicas 2 --kill 0@1.5
 survived "rank 0 is killed"
 killed "one of two is killed" 400 2 1 --trace "$tmp/trace" --speed 4 --kill 1@0.5

@@ -352,7 +352,8 @@ static cli_result_t parse(replay_options_t *opt, const char *a, const char *b, c
 START_TEST(options_of_the_store)
 {
     static const char *const bad_kills[] = {"", "1", "1@", "@1", "-1@1", "1@-1", "1@nan", "1@2x", "70000@1", "1@1e9",
-                                            "x@1", "1 @1", "1@ 1", "99999999999999999999@1"};
+                                            "x@1", "1 @1", "1@ 1", "99999999999999999999@1", "1@hel", "1@held ",
+                                            "@held", "70000@held", "1@held"};
     static const char *const bad_pools[] = {"0%", "101%", "%", "nan%", "-1%", "10%%", "10 %"};
     replay_options_t         opt;
     size_t                   i;
@@ -365,6 +366,9 @@ START_TEST(options_of_the_store)
     ck_assert_uint_eq(opt.kill_ns, UINT64_C(2500000000));
     ck_assert_uint_eq(opt.replicas, 2);
     ck_assert_str_eq(opt.nvme, "/a:1G");
+    ck_assert_int_eq(parse(&opt, "--store", "--kill=3@held", "--replicas=2", NULL), CLI_GO);
+    ck_assert_int_eq(opt.kill_rank, 3);
+    ck_assert(opt.kill_ns == REPLAY_KILL_HELD);
     ck_assert_int_eq(parse(&opt, "--store", "--pool=25%", NULL, NULL), CLI_GO);
     ck_assert(opt.pool_share > 0.249 && opt.pool_share < 0.251);
 

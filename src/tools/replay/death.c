@@ -1,5 +1,6 @@
 /*
- * Owns the timer of the rank to be killed, its reports of served requests, and the job of the survivors.
+ * Owns the timer of the rank to be killed or its recv of the order to die, its reports of served requests, and the job
+ * of the survivors.
  */
 #include "config.h"
 #include "tools/replay/death.h"
@@ -12,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LATE_NS UINT64_C(30000000000) /* limit for a killed rank to disappear */
+#define LATE_NS  UINT64_C(30000000000)       /* limit for a killed rank to disappear */
+#define ORDER_NS UINT64_C(86400000000000000) /* 1,000 days: the run may be long */
 
 struct death {
     worker_t    *worker;
@@ -24,6 +26,8 @@ struct death {
     bool        timed;
     uint64_t    next;    /* on the rank to be killed: the report */
     kvcl_req_h  notified;
+    kvcl_req_h  order;   /* on the rank to be killed: receives the watcher's order, or NULL */
+    char        text[8];
 };
 
 static bool is_victim(const death_t *death)
@@ -97,11 +101,32 @@ static bool set_timer(death_t *death)
     return true;
 }
 
+static void die(void *arg, kvcl_status_t status)
+{
+    (void)arg;
+    if (status == KVCL_OK) {
+        kill(getpid(), SIGKILL);
+    }
+}
+
+/* The watcher decides about the moment. */
+static bool await_order(death_t *death)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+
+    params.timeout_ns = ORDER_NS;
+    params.cb         = die;
+    return job_ok(death->worker->job,
+                  kvcl_recv_bytes(death->worker->job->world, (death->victim == 0) ? 1 : 0, STRIKE_TAG, death->text,
+                                  sizeof(death->text), &params, &death->order),
+                  "kvcl_recv_bytes");
+}
+
 bool death_start(death_t *death)
 {
     if (is_victim(death)) {
         death->next = (uint64_t)death->victim;
-        return set_timer(death);
+        return (death->worker->opt->kill_ns == REPLAY_KILL_HELD) ? await_order(death) : set_timer(death);
     }
     return !is_watcher(death) || watch_start(death->watch);
 }
@@ -128,8 +153,13 @@ void death_served(death_t *death, size_t next)
 /* The time from now until the rank must have failed. */
 static uint64_t time_left(const death_t *death)
 {
-    const uint64_t end = death->worker->start_ns + death->worker->opt->kill_ns + LATE_NS, now = clock_ns();
+    const uint64_t now = clock_ns();
+    uint64_t       end = now; /* RANK@held: requests have been served, so it holds blocks */
 
+    if (death->worker->opt->kill_ns != REPLAY_KILL_HELD) {
+        end = death->worker->start_ns + death->worker->opt->kill_ns;
+    }
+    end += LATE_NS;
     return (end > now) ? end - now : 1;
 }
 
@@ -193,6 +223,10 @@ void death_close(death_t *death)
     if (death->notified != NULL) {
         kvcl_req_cancel(death->notified);
         (void)!job_finish(death->notified, JOB_TIMEOUT_NS);
+    }
+    if (death->order != NULL) {
+        kvcl_req_cancel(death->order);
+        (void)!job_finish(death->order, JOB_TIMEOUT_NS);
     }
     kvcl_comm_free(death->comm);
     free(death);

@@ -1,7 +1,7 @@
 /*
- * The part of a replay for --kill. The rank to be killed has a timer that sends it SIGKILL, and reports each served
- * request to the watcher, the lowest survivor. The survivors continue, then share its remaining requests. watch.h
- * describes the watcher's measurements.
+ * The part of a replay for --kill. The rank to be killed has a timer that sends it SIGKILL, or obeys an order of the
+ * watcher (RANK@held), and reports each served request to the watcher, the lowest survivor. The survivors continue,
+ * then share its remaining requests. watch.h describes the watcher's measurements.
  *
  * All functions: false after the error was printed. death may be NULL where nothing is returned.
  */

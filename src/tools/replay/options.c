@@ -56,28 +56,36 @@ static cli_result_t settle_pool(const cli_spec_t *spec, replay_options_t *opt, c
     return CLI_GO;
 }
 
-/* "RANK@SECOND" */
+/* "RANK@SECOND" or "RANK@held" */
 static cli_result_t settle_kill(const cli_spec_t *spec, replay_options_t *opt, const char *text)
 {
     char   *end   = NULL;
     long   rank   = -1;
     double second = -1;
+    bool   held;
 
     if ((text[0] >= '0') && (text[0] <= '9')) {
         rank = strtol(text, &end, 10);
     }
-    if ((rank >= 0) && (rank <= MAX_RANK) && (*end == '@') && (end[1] >= '0') && (end[1] <= '9')) {
+    held = (rank >= 0) && (strcmp(end, "@held") == 0);
+    if (held) {
+        end += strlen(end);
+        second = 0;
+    } else if ((rank >= 0) && (*end == '@') && (end[1] >= '0') && (end[1] <= '9')) {
         second = strtod(end + 1, &end);
     }
-    if (!isfinite(second) || (second < 0) || (second > MAX_KILL_SECOND) || (*end != '\0')) {
-        return cli_error(spec, "--kill: \"%s\" is not RANK@SECOND, as in 1@2.5", text);
+    if ((rank > MAX_RANK) || !isfinite(second) || (second < 0) || (second > MAX_KILL_SECOND) || (*end != '\0')) {
+        return cli_error(spec, "--kill: \"%s\" is not RANK@SECOND, as in 1@2.5, nor RANK@held", text);
     }
     if (opt->in_order) {
         return cli_error(spec, "--kill and --in-order exclude each other: ranks in order would wait for the one that "
                          "died");
     }
+    if (held && (opt->replicas < 2)) {
+        return cli_error(spec, "--kill: RANK@held needs --replicas 2 or more: it waits for blocks with other copies");
+    }
     opt->kill_rank = (int)rank;
-    opt->kill_ns   = (uint64_t)(second * 1e9);
+    opt->kill_ns   = held ? REPLAY_KILL_HELD : (uint64_t)(second * 1e9);
     return CLI_GO;
 }
 
@@ -137,7 +145,8 @@ cli_result_t replay_options_parse(replay_options_t *opt, int argc, char **argv)
         {"store", CLI_FLAG, &opt->store, NULL, "use the whole store; --pool may be N% of the distinct blocks", 0, 0},
         {"replicas", CLI_COUNT, &opt->replicas, "R", "with --store: copies of a block (default 1)", 1, MAX_REPLICAS},
         {"nvme", CLI_STRING, &opt->nvme, "PATH:SIZE", "with --store: each rank's second tier; %r is the rank", 0, 0},
-        {"kill", CLI_STRING, &texts.kill, "RANK@SECOND", "with --store: SIGKILL for that rank, then", 0, 0},
+        {"kill", CLI_STRING, &texts.kill, "RANK@SECOND",
+         "with --store: SIGKILL for that rank, then; RANK@held: once it holds 16 blocks, some of them copied", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_replay", "[options]", about, table, sizeof(table) / sizeof(table[0])};

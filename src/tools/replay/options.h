@@ -9,6 +9,7 @@
 #define REPLAY_BLOCK_TOKENS   512u /* tokens of one block, which is one id of a trace */
 #define REPLAY_POOL_UNLIMITED 0u
 #define REPLAY_KILL_NONE      (-1)
+#define REPLAY_KILL_HELD      UINT64_MAX
 
 typedef struct replay_options {
     const char *trace;          /* NULL: generate one */
@@ -27,7 +28,7 @@ typedef struct replay_options {
     const char *nvme;           /* PATH:SIZE, or NULL */
     uint64_t   replicas;
     int        kill_rank;       /* or REPLAY_KILL_NONE */
-    uint64_t   kill_ns;         /* after the beginning */
+    uint64_t   kill_ns;         /* after the beginning, or REPLAY_KILL_HELD: as soon as it holds copied blocks */
 } replay_options_t;
 
 /* Fill from a command line. Returns as cli_parse(): on CLI_BAD the error has been printed. */

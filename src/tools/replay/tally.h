@@ -41,6 +41,7 @@ typedef struct tally {
 
 /* The effects of a kill, measured by the watcher. Times are since the kill; 0: the event did not occur. */
 typedef struct kill_report {
+    uint64_t struck_ns;   /* the moment of the kill, after the beginning */
     uint64_t served;      /* requests that the killed rank had served; their figures are lost */
     uint64_t held;        /* blocks in its pool just before */
     uint64_t alone;       /* examined blocks without another copy */

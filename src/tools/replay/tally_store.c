@@ -20,7 +20,7 @@ static double ms(uint64_t ns)
 static void kill_json(json_out_t *json, const replay_options_t *opt, const tally_t *sum, const kill_report_t *kill)
 {
     json_count(json, "kill_rank", (uint64_t)opt->kill_rank);
-    json_real(json, "kill_second", (double)opt->kill_ns / 1e9, 3);
+    json_real(json, "kill_second", (double)kill->struck_ns / 1e9, 3);
     json_count(json, "kill_served", kill->served);
     json_count(json, "kill_taken_over", sum->taken_over);
     json_count(json, "kill_held", kill->held);
@@ -81,7 +81,7 @@ static void kill_text(const replay_options_t *opt, const tally_t *sum, const kil
 {
     printf("  kill        rank %d after %.3f s; it had served %" PRIu64 " requests, which are not in the sums; %" PRIu64
            " of its\n              requests were taken over\n",
-           opt->kill_rank, (double)opt->kill_ns / 1e9, kill->served, sum->taken_over);
+           opt->kill_rank, (double)kill->struck_ns / 1e9, kill->served, sum->taken_over);
     printf("              it held %" PRIu64 " blocks; of %" PRIu64 " looked at, %" PRIu64 " had another copy\n",
            kill->held, kill->alone + kill->watched, kill->watched);
     after_text("the death was detected", kill->noticed_ns);

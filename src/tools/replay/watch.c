@@ -21,11 +21,13 @@ enum {
     KEYS_MAX   = 128,  /* blocks watched */
     PAGE       = 1024, /* of a listing */
     HELD_MAX   = 1 << 22,
+    HELD_MIN   = 16,   /* of a rank that is killed once it holds blocks */
     POOL_SHARE = 16    /* at most this part of a pool is watched, since it is pinned */
 };
 #define AHEAD_NS  UINT64_C(500000000)         /* lead time for listing the rank's blocks */
 #define EARLY_NS  UINT64_C(100000000)         /* clocks of two ranks differ by at most this, see above */
 #define ROUND_NS  UINT64_C(5000000)           /* pause after each round of gets */
+#define POLL_NS   UINT64_C(100000000)         /* pause between two lists of a rank that does not hold enough yet */
 #define PIN_NS    (4 * WATCH_MOST_NS)
 #define EVER_NS   UINT64_C(86400000000000000) /* 1,000 days: a report may never arrive */
 #define HOLDER    UINT64_C(0x6b76636c2d726570)
@@ -42,7 +44,7 @@ struct watch {
     bool            over;
     atomic_bool     stop;
     uint64_t        next;
-    uint64_t        strike_ns;  /* the moment itself */
+    uint64_t        strike_ns;  /* the moment itself; UINT64_MAX: not known yet */
     uint64_t        notified;   /* the latest report */
     kvcl_req_h      word;       /* receives the next report, or NULL */
     kvcl_cache_h    cache;      /* one block */
@@ -128,7 +130,7 @@ static void hear(watch_t *watch, uint64_t ns)
             watch->report.noticed_ns = (now > watch->strike_ns) ? now - watch->strike_ns : 1;
             pthread_mutex_lock(&watch->lock);
             watch->gone  = true;
-            watch->early = (now + EARLY_NS < watch->strike_ns);
+            watch->early = (now < watch->strike_ns) && (watch->strike_ns - now > EARLY_NS);
             pthread_cond_signal(&watch->cond);
             pthread_mutex_unlock(&watch->lock);
         }
@@ -182,6 +184,11 @@ static kvcl_key_t *list_held(watch_t *watch, size_t *n_p)
     return keys;
 }
 
+static bool strikes(const watch_t *watch)
+{
+    return watch->worker->opt->kill_ns == REPLAY_KILL_HELD;
+}
+
 /* Choose some of them, spread over the list, and pin them: those with another copy are watched. */
 static void choose(watch_t *watch)
 {
@@ -197,8 +204,9 @@ static void choose(watch_t *watch)
         some[i] = held[i * n_held / n];
     }
     free(held);
-    watch->report.held = n_held;
-    if (n == 0) {
+    watch->report.held  = n_held;
+    watch->report.alone = 0;
+    if ((n == 0) || (strikes(watch) && (n_held < HELD_MIN))) {
         return;
     }
     /* A block evicted meanwhile has no copies; this is not an error. */
@@ -211,6 +219,27 @@ static void choose(watch_t *watch)
         }
     }
     watch->report.watched = watch->n;
+    if (strikes(watch) && (watch->n == 0)) { /* to be chosen again */
+        (void)!kvcl_store_unpin(watch->worker->store, some, n, HOLDER, NULL);
+    }
+}
+
+/* Wait until the rank holds blocks with other copies, and order it to die. False: stopped, or it is gone already. */
+static bool strike(watch_t *watch)
+{
+    static const char  order[8] = "strike";
+    kvcl_xfer_params_t params   = KVCL_XFER_PARAMS_INIT;
+
+    while (watch->n == 0) {
+        if (!hear_until(watch, clock_ns() + POLL_NS) || is_gone(watch)) {
+            return false;
+        }
+        choose(watch);
+    }
+    watch->strike_ns  = clock_ns();
+    params.timeout_ns = WATCH_MOST_NS;
+    return kvcl_send_bytes(watch->worker->job->world, watch->victim, STRIKE_TAG, order, sizeof(order), &params, NULL) ==
+           KVCL_OK;
 }
 
 /* ---- after the kill ---- */
@@ -320,7 +349,11 @@ static void *run(void *arg)
     watch_t        *watch = arg;
     const uint64_t wait   = watch->worker->opt->kill_ns;
 
-    if (listen(watch) && hear_until(watch, watch->strike_ns - ((wait < AHEAD_NS) ? wait / 2 : AHEAD_NS))) {
+    if (strikes(watch)) {
+        if (listen(watch) && strike(watch)) {
+            look(watch);
+        }
+    } else if (listen(watch) && hear_until(watch, watch->strike_ns - ((wait < AHEAD_NS) ? wait / 2 : AHEAD_NS))) {
         choose(watch);
         if (hear_until(watch, watch->strike_ns)) {
             look(watch);
@@ -340,7 +373,7 @@ static void *run(void *arg)
 
 bool watch_start(watch_t *watch)
 {
-    watch->strike_ns = watch->worker->start_ns + watch->worker->opt->kill_ns;
+    watch->strike_ns = strikes(watch) ? UINT64_MAX : watch->worker->start_ns + watch->worker->opt->kill_ns;
     watch->started   = (pthread_create(&watch->thread, NULL, run, watch) == 0);
     if (!watch->started) {
         job_complain(watch->worker->job, "--kill: cannot start the watching thread");
@@ -369,7 +402,8 @@ void watch_end(watch_t *watch)
         pthread_join(watch->thread, NULL);
         watch->started = false;
     }
-    watch->report.served = (watch->next - (uint64_t)watch->victim) / (uint64_t)watch->worker->job->size;
+    watch->report.struck_ns = (watch->strike_ns != UINT64_MAX) ? watch->strike_ns - watch->worker->start_ns : 0;
+    watch->report.served    = (watch->next - (uint64_t)watch->victim) / (uint64_t)watch->worker->job->size;
 }
 
 const kill_report_t *watch_report(const watch_t *watch)
