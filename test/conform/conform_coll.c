@@ -1,6 +1,7 @@
 /*
  * Data that a broadcast reports complete to a receiver is complete, though the root was stopped while the receiver
- * copied out of its memory, and overwrites that memory as soon as it may.
+ * copied out of its memory, and overwrites that memory as soon as it may. Where ranks share memory the receiver is
+ * stopped amid its copy; over every path the root stops at random moments.
  */
 #include "conform.h"
 
@@ -150,13 +151,55 @@ static void root_timed_out(cf_t *cf)
     root_takes_back(cf, true);
 }
 
+/* ---------------------------------------------------------------- at any moment, over any path */
+
+enum { ROUNDS = 12, PART = 512 << 10 };
+
+/* The root cancels a broadcast and overwrites its memory, at another moment in each round: a receiver whose broadcast
+ * ended well has the round's bytes. The first one, which makes sessions, and the last one are not canceled. */
+static void root_stops_at_any_moment(cf_t *cf)
+{
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(BLOCKS, PART);
+    cf_cache_t    cache  = cf_cache(cf, "blocks", &layout, false);
+    char          *buf   = cf_see(cache.h, 0);
+    kvcl_status_t status;
+    kvcl_req_h    req;
+    int           round;
+    bool          canceled;
+
+    for (round = 0; round <= ROUNDS; ++round) {
+        canceled = (round > 0) && (round < ROUNDS);
+        memset(buf, (cf->rank == 0) ? 0x20 + round : 0, (size_t)BLOCKS * PART);
+        cf_fence(cf);
+        req = bcast(cf, cache.h, false);
+        if ((cf->rank == 0) && canceled) {
+            cf_sleep_us(cf, (unsigned)kvcl_rand_below(&cf->rnd, (round % 2 == 0) ? 500 : 20000));
+            kvcl_req_cancel(req);
+        }
+        status = cf_end(cf, req);
+        CF_CHECK(cf, (status == KVCL_OK) || canceled);
+        if (cf->rank == 0) {
+            memset(buf, 0x7e, (size_t)BLOCKS * PART); /* the caller's again */
+        } else {
+            CF_CHECK(cf, (status != KVCL_OK) || all_are(buf, (char)(0x20 + round), (size_t)BLOCKS * PART));
+        }
+        cf_fence(cf);
+        cf_alive(cf);
+    }
+    cf_cache_end(&cache);
+}
+
 static const cf_case_t cases[] = {
     {"root_canceled", root_canceled, CF_MAPPED | CF_PROCS},
     {"root_timed_out", root_timed_out, CF_MAPPED | CF_PROCS},
+    {"root_stops_at_any_moment", root_stops_at_any_moment, CF_RACY},
     {NULL, NULL, 0},
 };
 
-static const cf_config_t configs[] = {{"shm", true, 2, KVCL_INIT_NO_THREAD}, {NULL, false, 0, 0}};
+static const cf_config_t configs[] = {
+    {"shm", true, 2, KVCL_INIT_NO_THREAD}, {"loop", false, 3, 0},       {"loop", false, 3, CF_NATIVE},
+    {"loop", false, 3, CF_OVERTAKE},       {"tcp", true, 3, 0},         {NULL, false, 0, 0},
+};
 
 int main(int argc, char **argv)
 {

@@ -54,8 +54,11 @@ static seen_t counted(cf_t *cf, const char *op, const char *path)
 /* The path to a peer's memory in this run, mapped where possible. */
 static const char *near_path(const cf_t *cf, bool ours)
 {
+    if (cf->native) {
+        return "native";
+    }
     if (strcmp(cf->path, "loop") == 0) {
-        return cf->native ? "native" : "loop";
+        return "loop";
     }
     return ((strcmp(cf->path, "shm") == 0) && ours) ? "mapped" : "served";
 }
