@@ -186,6 +186,25 @@ conform() {
   is "$name ($program $3)" [ "$rc" = 0 -a "$sent" -gt 0 ]
 }
 
+# conform_rma's main() sets the table that serves some runs over loop; this is the same for rdma.
+served=rdma:0-6000:served:4
+
+# conform_all RUN: all programs of the suite that are not about one path or one host, each by RUN NAME LIMIT OPTION
+# PROGRAM [FILTER...].
+conform_all() {
+  local p
+  for p in fence msg req layers layers_stop callback stream prepare tokens latency ctx; do
+    "$1" $p 300 --rdma=2 conform_$p
+  done
+  for p in coll unsent; do
+    "$1" $p 300 --rdma=3 conform_$p
+  done
+  "$1" loop 300 --rdma=2,nothread conform_loop
+  KVCL_NATIVE_TABLE=$served "$1" rma 300 --rdma=2 conform_rma
+  CF_ROUNDS=${CF_ROUNDS:-10} "$1" keys 400 --rdma=3 conform_keys
+  KVCL_KEEPALIVE=2s "$1" death 600 --rdma=3 conform_death
+}
+
 # The tests of kvcl_perf that both scripts run. perf_test is theirs.
 perf_tests() {
   perf_test get --unit 4K --count 8
@@ -202,6 +221,12 @@ perf_tests() {
   perf_test store-get --unit 64K --count 16
   perf_test store-put --unit 16K --count 16
   perf_test bcast --unit 256K --count 2
+}
+
+# survived LOG: kvcl_replay --kill has killed a rank that held blocks, and none of them is lost
+survived() {
+  grep -oE '"kill_(second|held|watched|gets|failed|lost|noticed_ms|other_copy_ms)": [0-9.]*' "$1" | paste -sd' '
+  says '"kill_watched": [1-9]' "$1" && no_loss "$1" kill_failed kill_lost
 }
 
 # no_loss LOG [FIELD...]: the JSON object of kvcl_replay says that nothing is wrong, and each of these fields is 0

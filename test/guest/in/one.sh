@@ -35,6 +35,12 @@ stage_perf() {
   perf_tests
 }
 
+stage_perf_two() {
+  devices 2
+  patient
+  perf_tests
+}
+
 # Gets and puts between hosts are native.
 stage_native() {
   devices 1
@@ -49,27 +55,26 @@ stage_native() {
   unset KVCL_LOG
 }
 
-# conform_rma's main() sets the table that serves some runs over loop; this is the same for rdma.
-served=rdma:0-6000:served:4
-
 stage_conform() {
   devices 1
   patient
-  for p in fence msg req layers layers_stop; do
-    conform $p 300 --rdma=2 conform_$p
-  done
-  conform fence_nothread 300 --rdma=2,nothread conform_fence
+  conform_all conform
 }
 
-stage_conform_keys() {
+stage_conform_two() {
+  devices 2
+  patient
+  conform_all conform
+}
+
+# Without a progress thread, with three ranks, and with a program that floods its peers.
+stage_conform_more() {
   devices 1
-  KVCL_KEEPALIVE=10s conform ctx 300 --rdma=2 conform_ctx
-  KVCL_NATIVE_TABLE=$served conform rma 300 --rdma=2 conform_rma
-  for p in prepare tokens; do
-    conform $p 300 --rdma=2 conform_$p
-  done
+  patient
+  conform fence_nothread 300 --rdma=2,nothread conform_fence
   KVCL_NATIVE_TABLE=$served conform rma3 300 --rdma=3 conform_rma
   KVCL_NATIVE_TABLE=$served conform rma_nothread 300 --rdma=2,nothread conform_rma
+  conform flood 400 --rdma=6 conform_flood
 }
 
 # The part of the gate.
@@ -118,23 +123,6 @@ END
 }
 once_a_context() {
   [ "$(grep -c 'bytes cannot be registered with RDMA port rxe0:1.*ulimit -l' "$1")" = 1 ]
-}
-
-stage_conform_death() {
-  devices 1
-  conform death 600 --rdma=3 conform_death
-}
-
-stage_two_ports() {
-  devices 2
-  patient
-  perf_test get --unit 64K --count 16
-  perf_test send --unit 64K --count 16
-  for i in 1 2 3; do
-    perf_test store-get --unit 64K --count 16
-  done
-  conform msg 300 --rdma=2 conform_msg
-  conform layers 300 --rdma=2 conform_layers
 }
 
 # KVCL_NET bounds RDMA ports too: port1 is an interface without a device.
@@ -190,13 +178,20 @@ replay_test() { # replay_test NAME N OPTION...; a rank that is slow is not silen
   is "$1: all ranks end well, over the device" [ "${statuses//[ 0]/}" = '' -a "$sent" -gt 0 ]
 }
 
+# replays N: with N devices
+replays() {
+  patient
+  replay_test plain$1 2
+  is "$1 devices: plain: all bytes right" no_loss "$logs/$stage.plain$1.0"
+  replay_test store$1 2 --in-order --store --pool 30% --replicas 2
+  is "$1 devices: a store: all bytes right" no_loss "$logs/$stage.store$1.0" failed
+}
+
 stage_replay() {
   devices 1
-  patient
-  replay_test plain 2
-  is 'plain: all bytes right' no_loss "$logs/$stage.plain.0"
-  replay_test store 2 --in-order --store --pool 30% --replicas 2
-  is 'a store: all bytes right' no_loss "$logs/$stage.store.0" failed
+  replays 1
+  devices 2
+  replays 2
 }
 
 # Gets of 4 MiB and a store's beside UCX's own test, in turn: figures for contrib/doc/results, in MB/s, not judged.
@@ -231,12 +226,19 @@ perftest() { # perftest TEST: 64 operations at a time
   unset UCX_TLS UCX_NET_DEVICES
 }
 
+# replay_kill N: with N devices a rank is killed as soon as it holds blocks of which others have copies
+replay_kill() {
+  KVCL_STORE_HEDGE=1s ranks kill$1 3 300 "$tools/kvcl_replay" --requests 60 --store --replicas 2 --kill 2@held \
+    --json || :
+  is "$1 devices: a rank is killed, the others end well" [ "$statuses" = ' 0 0 137' ]
+  is "$1 devices: it held blocks, nothing is lost, all bytes are right" survived "$logs/$stage.kill$1.0"
+}
+
 stage_replay_kill() {
   devices 1
-  KVCL_STORE_HEDGE=1s ranks kill 3 300 "$tools/kvcl_replay" --requests 60 --store --replicas 2 --kill 2@8 --json || :
-  is 'a rank is killed, the others end well' [ "$statuses" = ' 0 0 137' ]
-  grep -oE '"kill_(held|watched|noticed_ms)": [0-9.]*' "$logs/$stage.kill.0"
-  is 'a killed rank: nothing lost, all bytes right' no_loss "$logs/$stage.kill.0" kill_failed kill_lost
+  replay_kill 1
+  devices 2
+  replay_kill 2
 }
 
 stages "$@"
