@@ -70,17 +70,23 @@ static void end_requests(kvcl_peer_t *peer)
     }
 }
 
+/* Messages by a handshake are dropped from now on, and none makes the peer ready. */
+static void void_tokens(kvcl_peer_t *peer)
+{
+    peer->next_token = 0;
+    memset(peer->in_tokens, 0, sizeof(peer->in_tokens));
+}
+
 /* READY -> CONNECTING, without an endpoint. */
 static void end_session(kvcl_peer_t *peer)
 {
     kvcl_context_h ctx = peer->ctx;
     unsigned       i;
 
-    peer->state      = KVCL_PEER_CONNECTING;
-    peer->out_token  = 0;
-    peer->next_token = 0;
-    peer->unsent     = false;
-    memset(peer->in_tokens, 0, sizeof(peer->in_tokens));
+    peer->state     = KVCL_PEER_CONNECTING;
+    peer->out_token = 0;
+    peer->unsent    = false;
+    void_tokens(peer);
     memset(peer->nonce, 0, sizeof(peer->nonce)); /* a handshake that is half done is void */
     kvcl_bundle_flush(peer);                     /* drops the messages that wait */
     end_requests(peer);
@@ -101,6 +107,7 @@ static void try_pairs(kvcl_relink_t *relink)
     uint64_t    next_ns;
 
     kvcl_peer_drop_ep(peer);
+    void_tokens(peer);
     for (; relink->tries < relink->pairs; ++relink->tries) {
         if (kvcl_peer_next_ep(peer) == KVCL_OK) {
             ++peer->session;

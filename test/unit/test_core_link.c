@@ -386,6 +386,33 @@ START_TEST(late_bytes_of_the_old_link_do_not_land)
 }
 END_TEST
 
+/* The peer sends a message by a handshake that was given up, and no other endpoint can be made now. */
+START_TEST(a_message_by_a_handshake_that_was_given_up)
+{
+    kvcl_loop_faults_t kind = kinds_of_loop[0], full = {.fail_alloc_nth = 1}; /* once */
+    kvcl_msg_t         msg  = {.type = KVCL_MSG_BYE, .flags = 1};
+
+    open_both(&kind);
+    still_right(1);
+    lose_now();
+    while (b_at_a->next_token == 0) {
+        turn_both();
+    }
+    kvcl_lock(b);
+    ck_assert_int_eq(kvcl_peer_post(a_at_b, &msg, sizeof(msg), NULL, 0), KVCL_OK);
+    kvcl_unlock(b);
+    kvcl_loop_set_faults(&full);
+    lose_now();
+    turn_both();
+    turn_both();
+    kvcl_lock(a);
+    ck_assert_int_eq(kvcl_peer_post(b_at_a, &msg, sizeof(msg), NULL, 0), KVCL_ERR_UNREACHABLE);
+    kvcl_unlock(a);
+    are_linked();
+    close_both();
+}
+END_TEST
+
 /* The new link is lost before it is ready, again and again. */
 START_TEST(a_link_lost_during_the_handshake)
 {
@@ -397,12 +424,9 @@ START_TEST(a_link_lost_during_the_handshake)
     still_right(1);
     ck_assert_int_ge(kvcl_get_bytes(rmem, 0, here, BYTES, NULL, &req), KVCL_OK);
     for (i = 0; i < 3; ++i) {
-        kvcl_lock(a);
         if (b_at_a->ep != NULL) {
-            b_at_a->ep->lost = true;
-            kvcl_peer_ep_failed(a, b_at_a->ep, KVCL_ERR_RANK_FAILED);
+            lose_now();
         }
-        kvcl_unlock(a);
         (void)kvcl_progress(b);
         (void)kvcl_progress(a);
     }
@@ -426,12 +450,9 @@ START_TEST(flapping_links_are_bounded)
     ck_assert_int_ge(kvcl_get_bytes(rmem, 0, here, BYTES, NULL, &req), KVCL_OK);
     until = kvcl_deadline_after(300 * KVCL_NS_PER_MS);
     while (!kvcl_deadline_passed(until)) {
-        kvcl_lock(a);
         if (b_at_a->state == KVCL_PEER_READY) {
-            b_at_a->ep->lost = true;
-            kvcl_peer_ep_failed(a, b_at_a->ep, KVCL_ERR_RANK_FAILED);
+            lose_now();
         }
-        kvcl_unlock(a);
         turn_both();
     }
     ck_assert_uint_gt(b_at_a->session, 4);
@@ -568,6 +589,7 @@ int main(void)
     tcase_add_loop_test(tc, a_send_ends_on_both_sides, 0, 2 * LOOP_KINDS);
     tcase_add_test(tc, native_operations_end_with_the_link);
     tcase_add_test(tc, late_bytes_of_the_old_link_do_not_land);
+    tcase_add_test(tc, a_message_by_a_handshake_that_was_given_up);
     tcase_add_test(tc, a_link_lost_during_the_handshake);
     tcase_add_test(tc, flapping_links_are_bounded);
     tcase_add_test(tc, a_peer_that_no_pair_reaches_has_failed);
