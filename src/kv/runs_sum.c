@@ -193,19 +193,27 @@ static size_t four_a_pass(const kvcl_runs_t *runs, uint64_t first, uint64_t *sum
     return done;
 }
 
-void kvcl_runs_copy_sums(const kvcl_runs_t *runs, uint64_t first, size_t n, bool large, uint64_t *sums)
+/* walk is at block `first`, and is moved. */
+static inline void copy_from(kvcl_runs_t *walk, uint64_t first, size_t n, bool large, uint64_t *sums)
 {
-    const uint64_t block = runs->dst.block_bytes;
-    kvcl_runs_t    walk  = *runs;
+    const uint64_t block = walk->dst.block_bytes;
     size_t         done  = 0;
 
     if (large && kvcl_bulk_is_woven((size_t)block)) {
-        done = four_a_pass(runs, first, sums, n);
+        done = four_a_pass(walk, first, sums, n);
+        if (done < n) {
+            kvcl_runs_seek(walk, (first + done) * block);
+        }
     }
-    if (done < n) {
-        kvcl_runs_seek(&walk, (first + done) * block);
-        one_pass(&walk, sums + done, n - done);
-    }
+    one_pass(walk, sums + done, n - done);
+}
+
+void kvcl_runs_copy_sums(const kvcl_runs_t *runs, uint64_t first, size_t n, bool large, uint64_t *sums)
+{
+    kvcl_runs_t walk = *runs;
+
+    kvcl_runs_seek(&walk, first * walk.dst.block_bytes);
+    copy_from(&walk, first, n, large, sums);
 }
 
 static void sum_after(const kvcl_side_t *dst, uint64_t *sums, size_t n)
@@ -230,7 +238,7 @@ static kvcl_status_t copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, u
             return status;
         }
         if (kvcl_runs_can_sum(&runs)) {
-            kvcl_runs_copy_sums(&runs, 0, dst->sel.n_blocks, large, sums);
+            copy_from(&runs, 0, dst->sel.n_blocks, large, sums);
             return KVCL_OK;
         }
     }

@@ -106,6 +106,8 @@ for path in shm tcp; do
     check "$test in batches, without checksums, over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 4K --count 50 \
       --batch 8 --no-checksum --iters 10 --json
   done
+  check "store-get of 4 MiB a call over $path" mpirun -n 2 "$tools/kvcl_perf" store-get --unit 4K --count 2046 \
+    --batch 1023 --order random --iters 4 --verify --json
   check "store-get of single blocks with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" store-get --unit 4K \
     --count 16 --batch 1 --iters 40 --floor --json
   measured "single blocks with the floor over $path" floor_p50_us ratio

@@ -15,7 +15,10 @@
 #include "base/error.h"
 #include "weave/bulk.h"
 
-enum { CHUNK = 64 };
+enum {
+    CHUNK       = 64,
+    PROBE_BYTES = 64 * 1024 /* of a get that may be large: the part that shows whether its source is in the caches */
+};
 
 /* Mapped memory that holds the bytes of some blocks. */
 typedef struct source {
@@ -185,13 +188,10 @@ static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl
 {
     size_t i, j;
 
-    for (i = 0; (n > KVCL_LOOKUP_AHEAD) && (i < KVCL_LOOKUP_AHEAD); ++i) {
+    for (i = 0; (n > 1) && (i < n); ++i) { /* all first: several addresses are then translated at a time */
         kvcl_store_prefetch(store, &keys[i]);
     }
     for (i = 0; i < n; ++i) {
-        if (i + KVCL_LOOKUP_AHEAD < n) {
-            kvcl_store_prefetch(store, &keys[i + KVCL_LOOKUP_AHEAD]);
-        }
         if (!locate(store, &keys[i], cache->shape.block_bytes, &hits[i])) {
             return false;
         }
@@ -221,6 +221,14 @@ static inline void note_path(kvcl_timing_t *timing, kvcl_store_h store, uint32_t
     }
 }
 
+/* How many of the first n blocks are read next: the last ones. */
+static size_t next_chunk(size_t n, uint64_t block_bytes, kvcl_bulk_how_t how)
+{
+    const size_t some = ((n - 1) % CHUNK) + 1, probe = (size_t)((PROBE_BYTES + block_bytes - 1) / block_bytes);
+
+    return ((how == KVCL_BULK_UNSURE) && (probe < some)) ? probe : some;
+}
+
 static const char absent[] = "kvcl_store_get: %llu of %llu blocks " KVCL_WORDS_ABSENT;
 
 /* missed of n blocks are absent, the first of them under this key, number `first`. */
@@ -246,7 +254,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
     size_t        got[KVCL_DIR_TIER_MASK + 1] = {0}, n_got = 0, local = 0, from = n, first = 0, some, i;
 
     while (from > 0) { /* the last chunk first: the end of a chain is marked used before its beginning */
-        some  = ((from - 1) % CHUNK) + 1;
+        some  = next_chunk(from, cache->shape.block_bytes, how);
         from -= some;
         if (!one_chunk(store, keys + from, some, cache, ids + from, hits, &how)) {
             return false;
