@@ -1,4 +1,4 @@
-# Sourced by run_one.sh, run_two.sh and run_gate.sh: guests of QEMU without KVM, each with this machine's files as its
+# Sourced by the scripts beside it: guests of QEMU without KVM, each with this machine's files as its
 # root (read only), so that a build lies at the same path there and nothing is copied.
 #
 # A guest runs in/STAGES.sh and writes to a folder of this machine: lines "PASS name", "FAIL name" and
@@ -8,6 +8,7 @@
 # CI_GUEST_DIR: where all that is kept (default: build/ci/guest of the source tree).
 # GUEST_LIMIT: seconds for a guest (default 3000); GUEST_UP: until it is up (60). One set of guests runs at a time, so a
 # script's TEST_TIMEOUT is the time of all scripts.
+# GUEST_DEVICES: how many devices one guest has in most stages (1).
 # GUEST_ENV: "NAME=VALUE ..." that the guests' programs get. GUEST_COMMAND: what stage "command" runs, for trials.
 # shellcheck shell=bash disable=SC2154 # top_srcdir and top_builddir are set by the makefile
 
@@ -127,7 +128,7 @@ write_start() {
   local role=$1 script=$2 name
   shift 2
   {
-    for name in top_srcdir top_builddir TEST_SEED TEST_RING GUEST_ROUNDS GUEST_COMMAND; do
+    for name in top_srcdir top_builddir TEST_SEED TEST_RING GUEST_ROUNDS GUEST_DEVICES GUEST_COMMAND; do
       [ -z "${!name-}" ] || printf 'export %s=%q\n' "$name" "${!name}"
     done
     [ -z "${GUEST_ENV-}" ] || echo "export $GUEST_ENV"

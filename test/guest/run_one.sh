@@ -9,10 +9,9 @@ set -eu
 judged='devices native perf replay conform churn net one_host programs replay_kill keys memlock'
 
 # Not judged:
-#   perf_two, conform_two  not run yet
 #   conform_more   programs once more without a progress thread, with three ranks, and a flood
 #   speed          prints figures for contrib/doc/results
-later='perf_two conform_two conform_more speed'
+later='conform_more speed'
 
 # The programs beside the tools, by which contrib/check knows what to build:
 : "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \

@@ -1,8 +1,10 @@
-# one.sh ROLE STAGE...: inside one guest. Ranks are as on hosts of their own, so RDMA alone is between them.
+# one.sh ROLE STAGE...: inside one guest. Ranks are as on hosts of their own, so RDMA alone is between them. Most stages
+# have $n devices.
 set -u
 role=$1
 shift
 . "$top_srcdir/test/guest/in/lib.sh"
+n=${GUEST_DEVICES:-1}
 
 stage_devices() {
   devices 1
@@ -30,13 +32,7 @@ verified() {
 }
 
 stage_perf() {
-  devices 1
-  patient
-  perf_tests
-}
-
-stage_perf_two() {
-  devices 2
+  devices "$n"
   patient
   perf_tests
 }
@@ -56,13 +52,7 @@ stage_native() {
 }
 
 stage_conform() {
-  devices 1
-  patient
-  conform_all conform
-}
-
-stage_conform_two() {
-  devices 2
+  devices "$n"
   patient
   conform_all conform
 }
@@ -96,7 +86,7 @@ stage_keys() {
 
 # A cache is freed and made again 100 times under the gets of three ranks.
 stage_churn() {
-  devices 1
+  devices "$n"
   CF_ROUNDS=100 conform churn 600 --rdma=4 conform_keys churn
   grep -h 'churn over' "$logs/$stage.churn"
 }
@@ -178,20 +168,13 @@ replay_test() { # replay_test NAME N OPTION...; a rank that is slow is not silen
   is "$1: all ranks end well, over the device" [ "${statuses//[ 0]/}" = '' -a "$sent" -gt 0 ]
 }
 
-# replays N: with N devices
-replays() {
-  patient
-  replay_test plain$1 2
-  is "$1 devices: plain: all bytes right" no_loss "$logs/$stage.plain$1.0"
-  replay_test store$1 2 --in-order --store --pool 30% --replicas 2
-  is "$1 devices: a store: all bytes right" no_loss "$logs/$stage.store$1.0" failed
-}
-
 stage_replay() {
-  devices 1
-  replays 1
-  devices 2
-  replays 2
+  devices "$n"
+  patient
+  replay_test plain 2
+  is 'plain: all bytes right' no_loss "$logs/$stage.plain.0"
+  replay_test store 2 --in-order --store --pool 30% --replicas 2
+  is 'a store: all bytes right' no_loss "$logs/$stage.store.0" failed
 }
 
 # Gets of 4 MiB and a store's beside UCX's own test, in turn: figures for contrib/doc/results, in MB/s, not judged.
@@ -226,19 +209,12 @@ perftest() { # perftest TEST: 64 operations at a time
   unset UCX_TLS UCX_NET_DEVICES
 }
 
-# replay_kill N: with N devices a rank is killed as soon as it holds blocks of which others have copies
-replay_kill() {
-  KVCL_STORE_HEDGE=1s ranks kill$1 3 300 "$tools/kvcl_replay" --requests 60 --store --replicas 2 --kill 2@held \
-    --json || :
-  is "$1 devices: a rank is killed, the others end well" [ "$statuses" = ' 0 0 137' ]
-  is "$1 devices: it held blocks, nothing is lost, all bytes are right" survived "$logs/$stage.kill$1.0"
-}
-
+# Rank 2 is killed as soon as it holds blocks of which others have copies.
 stage_replay_kill() {
-  devices 1
-  replay_kill 1
-  devices 2
-  replay_kill 2
+  devices "$n"
+  KVCL_STORE_HEDGE=1s ranks kill 3 300 "$tools/kvcl_replay" --requests 60 --store --replicas 2 --kill 2@held --json || :
+  is 'a rank is killed, the others end well' [ "$statuses" = ' 0 0 137' ]
+  is 'a killed rank: it held blocks, nothing is lost, all bytes are right' survived "$logs/$stage.kill.0"
 }
 
 stages "$@"

@@ -233,7 +233,7 @@ stage_conform() {
   conform_all conform_pair
 }
 
-# Without a progress thread, and over two ports. All programs over two ports are run_one.sh's.
+# Without a progress thread, and over two ports. All programs over two ports are run_devices.sh's.
 stage_conform_more() {
   ports 1
   patient
