@@ -260,7 +260,7 @@ stage_keys() {
   ports 1
   patient
   use 1
-  CF_ROUNDS=${CF_ROUNDS:-30} conform_pair revoke_puts "${CF_ROUNDS:+2}400" --rdma=3 conform_keys revoke_puts
+  CF_ROUNDS=${CF_ROUNDS:-30} conform_pair revoke_puts "${CF_ROUNDS:+2}400" --rdma=2 conform_keys revoke_puts
 }
 
 stage_programs() {
