@@ -9,7 +9,7 @@ set -eu
 judged='devices native perf replay conform churn net one_host programs replay_kill keys memlock'
 
 # Not judged:
-#   conform_more   programs once more without a progress thread, with three ranks, and a flood
+#   conform_more   programs once more without a progress thread and with three ranks, and those that take long
 #   speed          prints figures for contrib/doc/results
 later='conform_more speed'
 
@@ -22,7 +22,8 @@ later='conform_more speed'
   "$top_builddir/test/conform/conform_callback" "$top_builddir/test/conform/conform_stream" \
   "$top_builddir/test/conform/conform_latency" "$top_builddir/test/conform/conform_loop" \
   "$top_builddir/test/conform/conform_coll" "$top_builddir/test/conform/conform_unsent" \
-  "$top_builddir/test/conform/conform_flood" "$top_builddir/test/conform/conform_death" \
+  "$top_builddir/test/conform/conform_flood" "$top_builddir/test/conform/conform_fork" \
+  "$top_builddir/test/conform/conform_death" \
   "$top_builddir/test/multi/p2p" "$top_builddir/test/multi/coll" "$top_builddir/test/multi/values"
 
 if [ "${*-}" = later ]; then

@@ -21,7 +21,7 @@ later='cut_rail conform conform_more churn keys replay_kill'
   "$top_builddir/test/conform/conform_prepare" "$top_builddir/test/conform/conform_tokens" \
   "$top_builddir/test/conform/conform_ctx" "$top_builddir/test/conform/conform_callback" \
   "$top_builddir/test/conform/conform_keys" "$top_builddir/test/conform/conform_stream" \
-  "$top_builddir/test/conform/conform_latency" "$top_builddir/test/conform/conform_loop" \
+  "$top_builddir/test/conform/conform_loop" \
   "$top_builddir/test/conform/conform_coll" "$top_builddir/test/conform/conform_unsent" \
   "$top_builddir/test/conform/conform_death" "$top_builddir/test/multi/deadlines" \
   "$top_builddir/test/multi/p2p" "$top_builddir/test/multi/coll" "$top_builddir/test/multi/values"

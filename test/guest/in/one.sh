@@ -57,13 +57,15 @@ stage_conform() {
   conform_all conform
 }
 
-# Without a progress thread, with three ranks, and with a program that floods its peers.
+# Without a progress thread, with three ranks, and programs that take long or are not about peers.
 stage_conform_more() {
   devices 1
   patient
   conform fence_nothread 300 --rdma=2,nothread conform_fence
   KVCL_NATIVE_TABLE=$served conform rma3 300 --rdma=3 conform_rma
   KVCL_NATIVE_TABLE=$served conform rma_nothread 300 --rdma=2,nothread conform_rma
+  conform latency 300 --rdma=2 conform_latency
+  conform fork 300 --rdma=2 conform_fork
   conform flood 400 --rdma=6 conform_flood
 }
 
