@@ -10,7 +10,8 @@ judged='paths perf replay store two_ports net no_wire wrong_gid unreach stop kil
 
 # Not judged:
 #   cut_rail       not tried often enough yet
-#   conform, keys  not run since they were changed
+#   conform        most programs have passed one by one; ctx, keys, death not yet since the list was changed
+#   keys           at a load of 17 a put under a revocation met its deadline of 60 s instead of an end (one run of two)
 #   conform_more   programs once more without a progress thread, and over two ports
 later='cut_rail conform conform_more keys'
 
