@@ -197,9 +197,8 @@ conform_all() {
   for p in msg req layers layers_stop callback stream prepare tokens ctx; do
     "$1" $p 300 --rdma=2 conform_$p
   done
-  for p in coll unsent; do
-    "$1" $p 300 --rdma=3 conform_$p
-  done
+  "$1" coll 300 --rdma=3 conform_coll
+  KVCL_STORE_HEDGE=10s "$1" unsent 300 --rdma=3 conform_unsent # a rank that is slow is not silent
   "$1" loop 300 --rdma=2,nothread conform_loop
   KVCL_NATIVE_TABLE=$served "$1" rma 300 --rdma=2 conform_rma
   CF_ROUNDS=${CF_ROUNDS:-10} "$1" keys 400 --rdma=3 conform_keys
