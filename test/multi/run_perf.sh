@@ -22,7 +22,8 @@ check() {
   for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps floor_p50_us \
     floor_cpu_s_per_gib frames_gbps frames_p50_us frames_cpu_s_per_gib memcpy_gbps memcpy_p50_us \
     memcpy_cpu_s_per_gib memcpy2_gbps memcpy2_p50_us memcpy2_cpu_s_per_gib ratio cold_ms warm_ms idle_p50_us \
-    idle_p99_us beside_gbps batch dir_bytes_per_key holder_bytes_per_key memory native_bytes; do
+    idle_p99_us beside_gbps batch dir_bytes_per_key holder_bytes_per_key memory native_bytes \
+    processor host version date asked_beside asked_ratio reached_ratio; do
     grep -q "\"$member\": " "$tmp/out" || rc=99
   done
   if [ $rc = 0 ] && grep -q '"wrong": 0}' "$tmp/out"; then
@@ -59,7 +60,8 @@ else
   echo "FAIL: kvcl_perf copy"
   cat "$tmp/out" "$tmp/err"
 fi
-for option in "copy --floor" "copy --unit 17M" "get --plot x"; do
+for option in "copy --floor" "copy --unit 17M" "get --plot x" "copy --sweep 4K" "lookup --sweep 4K" \
+  "get --sweep 4K,0" "get --sweep 64K,4M --threads 2"; do
   rc=0
   # shellcheck disable=SC2086 # words are meant
   "$tools/kvcl_perf" $option >"$tmp/out" 2>&1 || rc=$?
@@ -108,6 +110,28 @@ for path in shm tcp; do
   done
   check "store-get of 4 MiB a call over $path" mpirun -n 2 "$tools/kvcl_perf" store-get --unit 4K --count 2046 \
     --batch 1023 --order random --iters 4 --verify --json
+  # A sweep: the same bytes in blocks of each size; what is asked of a ratio, and whether it is reached, in words.
+  check "sweep over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 16M --count 1 --sweep 4K,16M --iters 3 --floor \
+    --json
+  if [ "$(grep -c '"wrong": 0}' "$tmp/out")" = 2 ] && grep -q '"unit": 4096, "count": 4096,' "$tmp/out" &&
+    grep -q '"unit": 16777216, "count": 1,' "$tmp/out" && grep -qE '"date": "20[0-9-]*T[0-9:]*Z"' "$tmp/out" &&
+    grep -q "\"host\": \"$(uname -n)\"" "$tmp/out"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: sweep over $path"
+    cat "$tmp/out"
+  fi
+  measured "what is asked over $path" asked_ratio reached_ratio
+  rc=0
+  mpirun -n 2 "$tools/kvcl_perf" get --unit 4K --count 4096 --order random --iters 3 --floor >"$tmp/out" 2>&1 || rc=$?
+  if [ $rc = 0 ] && grep -qE '^  (short|reached) +[0-9.]+ times as fast as [a-zA-Z ]+; asked: [0-9.]+$' "$tmp/out"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: no word about what is asked over $path"
+    cat "$tmp/out"
+  fi
   check "store-get of single blocks with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" store-get --unit 4K \
     --count 16 --batch 1 --iters 40 --floor --json
   measured "single blocks with the floor over $path" floor_p50_us ratio

@@ -93,13 +93,39 @@ static int measure(perf_t *perf)
     return result;
 }
 
+/* One measurement, or one for each size of a sweep. All ranks, in the same order. */
+static int measure_all(const job_t *job, const perf_options_t *opt, const perf_test_t *test)
+{
+    const size_t   n      = (opt->sweep.n > 0) ? opt->sweep.n : 1;
+    int            result = EXIT_SUCCESS, one;
+    perf_options_t each;
+    perf_t         *perf;
+    size_t         i;
+
+    for (i = 0; i < n; ++i) {
+        each = perf_options_at(opt, test, i);
+        perf = calloc(1, sizeof(*perf));
+        if (perf == NULL) {
+            job_complain(job, "out of memory");
+            return EXIT_FAILURE;
+        }
+        perf->job  = job;
+        perf->opt  = &each;
+        perf->test = test;
+        set_roles(perf);
+        one    = measure(perf);
+        result = (one != EXIT_SUCCESS) ? one : result;
+        free(perf);
+    }
+    return result;
+}
+
 int main(int argc, char **argv)
 {
     const perf_test_t *test = NULL;
     perf_options_t    opt;
-    perf_t            *perf;
     job_t             job;
-    int               result = EXIT_FAILURE;
+    int               result;
 
     switch (perf_options_parse(&opt, argc, argv, &test)) {
     case CLI_DONE:
@@ -115,17 +141,7 @@ int main(int argc, char **argv)
     if (!job_open(&job, "kvcl_perf")) {
         return EXIT_FAILURE;
     }
-    perf = calloc(1, sizeof(*perf));
-    if (perf != NULL) {
-        perf->job  = &job;
-        perf->opt  = &opt;
-        perf->test = test;
-        set_roles(perf);
-        result = measure(perf);
-    } else {
-        job_complain(&job, "out of memory");
-    }
-    free(perf);
+    result = measure_all(&job, &opt, test);
     job_close(&job);
     return result;
 }

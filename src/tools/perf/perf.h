@@ -6,7 +6,8 @@
  * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c,
  * perf_keys.c and perf_bcast.c the tests; perf_control.c the synchronisation of initiator and target; perf_measure.c
  * the rounds of a measurement; perf_beside.c a concurrent bulk transfer; perf_floor.c raw UCX and memcpy;
- * perf_report.c the output; perf_copy.c and perf_plot.c the test that needs no ranks.
+ * perf_report.c the output; perf_asked.c the ratios that are asked; perf_machine.c the processor, host, version and
+ * date; perf_copy.c and perf_plot.c the test that needs no ranks.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H
 #define KVCL_TOOLS_PERF_PERF_H
@@ -15,8 +16,11 @@
 #include "tools/clock.h"
 #include "tools/hist.h"
 #include "tools/job.h"
+#include "tools/json_out.h"
 #include "tools/memory_text.h"
 #include "tools/perf/floor.h"
+
+#include <stdio.h>
 
 #define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation of any size */
 #define PERF_COPY_UNIT_MAX (UINT64_C(16) << 20)  /* bytes of a piece of the test copy */
@@ -39,6 +43,7 @@ typedef struct perf_options {
     bool       apart;   /* store-get: a get for each key */
     bool       json;
     const char *plot;  /* copy: the file of the picture, or NULL */
+    cli_sizes_t sweep; /* block sizes to measure one after the other; n is 0: unit alone */
 } perf_options_t;
 
 typedef struct perf perf_t;
@@ -176,6 +181,8 @@ extern const perf_test_t perf_tests[];
 extern const size_t      perf_n_tests;
 
 cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p);
+/* The options of measurement number i of a sweep, or of the only one: as many bytes in blocks of its size. */
+perf_options_t perf_options_at(const perf_options_t *opt, const perf_test_t *test, size_t i);
 
 /* All below: false after the error was printed. */
 bool perf_blocks_open(perf_t *perf);
@@ -226,5 +233,17 @@ bool perf_floor_round(perf_t *perf, uint64_t iters);
 void perf_floor_close(perf_t *perf);
 
 void perf_report(const perf_t *perf);
+
+typedef struct perf_machine {
+    char processor[160];
+    char host[65];
+    char version[32];  /* of the library that is loaded */
+    char date[24];     /* UTC */
+} perf_machine_t;
+
+void perf_machine(perf_machine_t *machine);
+/* cpuinfo: as /proc/cpuinfo, or NULL; otherwise: the answer if it names no model. */
+void perf_processor_of(FILE *cpuinfo, const char *otherwise, char *buf, size_t cap);
+void perf_machine_json(json_out_t *json);
 
 #endif

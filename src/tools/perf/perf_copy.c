@@ -176,6 +176,7 @@ static void print_json(const perf_copy_t *copy)
     json_begin(&json, stdout);
     json_string(&json, "test", "copy");
     json_string(&json, "machine", copy->machine);
+    perf_machine_json(&json);
     json_count(&json, "bytes", TOTAL);
     json_open(&json, "rows", '[');
     for (i = 0; i < copy->n_rows; ++i) {

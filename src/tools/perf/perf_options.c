@@ -43,18 +43,50 @@ static cli_result_t find_test(const cli_spec_t *spec, const char *name, const pe
     return cli_error(spec, "no such test: \"%s\"; the tests are %s", name, all_tests(all, sizeof(all)));
 }
 
-static cli_result_t settle_batch(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test)
+static void settle_batch(perf_options_t *opt, const perf_test_t *test)
 {
     const uint64_t share = opt->count / opt->threads;
 
-    if ((opt->batch != 0) && !test->batched && !test->parts) {
-        return cli_error(spec, "--batch: %s moves all of its blocks at once", test->name);
-    }
     if (test->batched) {
         opt->batch = (opt->batch != 0) ? opt->batch : DEFAULT_BATCH;
         opt->batch = (opt->batch < share) ? opt->batch : share;
     } else if (opt->batch >= share) {
         opt->batch = 0; /* all of them */
+    }
+}
+
+perf_options_t perf_options_at(const perf_options_t *opt, const perf_test_t *test, size_t i)
+{
+    perf_options_t each = *opt;
+
+    if (opt->sweep.n > 0) {
+        each.unit  = opt->sweep.sizes[i];
+        each.count = (opt->unit * opt->count) / each.unit;
+        each.count = (each.count > 0) ? each.count : 1;
+    }
+    settle_batch(&each, test);
+    return each;
+}
+
+/* Each size leaves a block for each thread. */
+static cli_result_t check_sweep(const cli_spec_t *spec, const perf_options_t *opt, const perf_test_t *test)
+{
+    size_t i;
+
+    if ((opt->sweep.n > 0) && !test->bytes) {
+        return cli_error(spec, "--sweep: %s moves no blocks", test->name);
+    }
+    for (i = 0; i < opt->sweep.n; ++i) {
+        const uint64_t size = opt->sweep.sizes[i], count = perf_options_at(opt, test, i).count;
+
+        if (count > COUNT_MAX) {
+            return cli_error(spec, "--sweep: more than %llu blocks of %llu bytes; use a larger size or a smaller "
+                             "--unit or --count", (unsigned long long)COUNT_MAX, (unsigned long long)size);
+        }
+        if (opt->threads > count) {
+            return cli_error(spec, "--threads: more than the %llu blocks of %llu bytes; use fewer threads or a larger "
+                             "--count", (unsigned long long)count, (unsigned long long)size);
+        }
     }
     return CLI_GO;
 }
@@ -64,7 +96,7 @@ static cli_result_t settle_alone(const cli_spec_t *spec, const perf_options_t *o
                                  const char *order)
 {
     if ((opt->count != 0) || (opt->threads != 1) || (opt->batch != 0) || opt->apart || opt->verify || opt->floor ||
-        opt->cold || (opt->beside != 0) || opt->unsummed || (strcmp(order, "seq") != 0)) {
+        opt->cold || (opt->beside != 0) || opt->unsummed || (opt->sweep.n != 0) || (strcmp(order, "seq") != 0)) {
         return cli_error(spec, "%s takes --unit, --iters, --json and --plot only", test->name);
     }
     if (opt->unit > PERF_COPY_UNIT_MAX) {
@@ -110,7 +142,10 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
     if (opt->apart && (strcmp(test->name, "store-get") != 0)) {
         return cli_error(spec, "--apart is for store-get only; %s has no gets by key", test->name);
     }
-    return settle_batch(spec, opt, test);
+    if ((opt->batch != 0) && !test->batched && !test->parts) {
+        return cli_error(spec, "--batch: %s moves all of its blocks at once", test->name);
+    }
+    return check_sweep(spec, opt, test);
 }
 
 cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p)
@@ -135,6 +170,8 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: repeat a background get of so many meanwhile",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
         {"no-checksum", CLI_FLAG, &opt->unsummed, NULL, "open the store without checksums", 0, 0},
+        {"sweep", CLI_SIZES, &opt->sweep, "SIZES", "measure blocks of each size in turn, such as 1K,4K,32K",
+         1, 0xffffffffu},
         {"plot", CLI_STRING, &opt->plot, "FILE", "copy: write an SVG picture", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };

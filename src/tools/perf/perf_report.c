@@ -3,11 +3,12 @@
  */
 #include "config.h"
 #include "tools/perf/perf.h"
-
-#include "tools/json_out.h"
+#include "tools/perf/perf_asked.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <sched.h>
+#include <string.h>
 
 #define GIB ((double)(1u << 30))
 
@@ -31,6 +32,8 @@ typedef struct figures {
     double   memcpy2_p50_us;
     double   memcpy2_cpu;
     double   ratio;
+    double   beside_ratio; /* beside what a ratio is asked for; NAN: nothing is asked, or it was not measured */
+    perf_asked_t asked;
     double   cold_ms;
     double   warm_ms;
     double   idle_p50_us;
@@ -105,6 +108,22 @@ static void floor_figures(const perf_t *perf, figures_t *f)
     f->ratio = (perf->opt->threads == 1) ? f->floor_p50_us / f->p50_us : f->gbps / f->floor_gbps;
 }
 
+/* What is asked of this measurement, and the ratio reached. */
+static void asked_figures(const perf_t *perf, figures_t *f)
+{
+    const double    other[] = {f->floor_p50_us, f->frames_p50_us, f->memcpy_p50_us, f->memcpy2_p50_us};
+    const bool      mapped  = (strncmp(perf->result.path, "mapped", 6) == 0);
+    const uint64_t  bytes   = perf_touched(perf) * perf->opt->unit;
+    const uint64_t  all     = perf->opt->count * perf->opt->unit;
+    const uint64_t  run     = (perf->n_runs > 0) ? all / perf->n_runs : all; /* adjacent blocks are one run */
+    cpu_set_t       cores;
+    bool            bound;
+
+    bound    = (sched_getaffinity(0, sizeof(cores), &cores) == 0) && (CPU_COUNT(&cores) == 1);
+    f->asked = perf_asked(perf->test->name, mapped, bound, run, bytes);
+    f->beside_ratio = ((f->asked.ratio > 0) && (perf->opt->threads == 1)) ? other[f->asked.beside] / f->p50_us : NAN;
+}
+
 static void side_figures(const perf_t *perf, figures_t *f)
 {
     const perf_result_t *r = &perf->result;
@@ -139,6 +158,7 @@ static void make_figures(const perf_t *perf, figures_t *f)
     f->post_ns_per_run = (double)r->post_ns / runs;
     f->cpu_s_per_gib   = perf->test->bytes ? ((double)r->cpu_ns / 1e9) / (cpu_bytes / GIB) : NAN;
     floor_figures(perf, f);
+    asked_figures(perf, f);
     side_figures(perf, f);
 }
 
@@ -148,6 +168,7 @@ static void print_json(const perf_t *perf, const figures_t *f)
 
     json_begin(&json, stdout);
     json_string(&json, "test", perf->test->name);
+    perf_machine_json(&json);
     json_string(&json, "path", perf->result.path);
     if (perf->result.memory[0] != '\0') {
         json_string(&json, "memory", perf->result.memory);
@@ -177,6 +198,13 @@ static void print_json(const perf_t *perf, const figures_t *f)
     json_real(&json, "memcpy2_p50_us", f->memcpy2_p50_us, 3);
     json_real(&json, "memcpy2_cpu_s_per_gib", f->memcpy2_cpu, 4);
     json_real(&json, "ratio", f->ratio, 3);
+    if (isfinite(f->beside_ratio)) {
+        json_string(&json, "asked_beside", perf_beside_name(f->asked.beside));
+    } else {
+        json_null(&json, "asked_beside");
+    }
+    json_real(&json, "asked_ratio", isfinite(f->beside_ratio) ? f->asked.ratio : NAN, 3);
+    json_real(&json, "reached_ratio", f->beside_ratio, 3);
     json_real(&json, "cold_ms", f->cold_ms, 3);
     json_real(&json, "warm_ms", f->warm_ms, 3);
     json_real(&json, "idle_p50_us", f->idle_p50_us, 3);
@@ -204,6 +232,14 @@ static void print_floors(const perf_t *perf, const figures_t *f)
     }
     if (isfinite(f->memcpy2_gbps)) {
         printf("  %-12s %.3f GB/s, %.4f s a GiB, local, by two threads\n", "memcpy", f->memcpy2_gbps, f->memcpy2_cpu);
+    }
+}
+
+static void print_asked(const figures_t *f)
+{
+    if (isfinite(f->beside_ratio)) {
+        printf("  %-12s %.3f times as fast as %s; asked: %.2f\n",
+               (f->beside_ratio < f->asked.ratio) ? "short" : "reached", f->beside_ratio, perf_beside_name(f->asked.beside), f->asked.ratio);
     }
 }
 
@@ -252,6 +288,7 @@ static void print_text(const perf_t *perf, const figures_t *f)
         printf("  %-12s %.4f s a GiB, all processes\n", "processor", f->cpu_s_per_gib);
     }
     print_floors(perf, f);
+    print_asked(f);
     print_sides(perf, f);
     print_memory(f);
     printf("  %-12s %" PRIu64 "%s\n", "wrong", perf->result.wrong,
