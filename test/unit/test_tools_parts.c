@@ -1,14 +1,17 @@
 /*
- * The parts shared by all tools: command lines, histograms, JSON, patterns, the words for memory.
+ * The parts shared by all tools: command lines, histograms, JSON, patterns, the words for memory, the machine; and what
+ * kvcl_perf asks of a ratio.
  */
 #include "config.h"
 #include "tools/cli.h"
 #include "tools/hist.h"
 #include "tools/build_info.h"
 #include "tools/json_out.h"
+#include "tools/machine.h"
 #include "tools/memory_text.h"
 #include "tools/metrics_out.h"
 #include "tools/pattern.h"
+#include "tools/perf/perf_asked.h"
 
 #include <check.h>
 #include <math.h>
@@ -364,6 +367,66 @@ START_TEST(a_memory_has_its_words)
 }
 END_TEST
 
+static const struct {
+    const char *cpuinfo, *text;
+} processors[] = {
+    {"processor\t: 0\nmodel\t\t: 167\nmodel name\t: A Processor\n\nmodel\t\t: 9\n",
+     "A Processor, model 167"},
+    {"model name\t: A Processor\n", "A Processor"},
+    {"model name\t:\n", "other"},
+    {"model\t\t: 167\n", "other"},
+    {"model names\t: A\nmodel name", "other"},
+    {"", "other"},
+};
+
+START_TEST(a_processor_has_its_name)
+{
+    char text[64];
+    FILE *file = tmpfile();
+
+    ck_assert_ptr_nonnull(file);
+    fputs(processors[_i].cpuinfo, file);
+    rewind(file);
+    machine_processor_of(file, "other", text, sizeof(text));
+    ck_assert_str_eq(text, processors[_i].text);
+    fclose(file);
+    machine_processor_of(NULL, "other", text, sizeof(text));
+    ck_assert_str_eq(text, "other");
+}
+END_TEST
+
+static const struct {
+    const char         *test;
+    bool               mapped, bound;
+    uint64_t           run, bytes;
+    perf_beside_what_t beside;
+    double             ratio;
+} asked[] = {
+    {"get", true, true, 1024, 256 << 20, PERF_BESIDE_MEMCPY, 1.6},
+    {"get", true, false, 1024, 256 << 20, PERF_BESIDE_MEMCPY2, 1.7},
+    {"get", true, true, 4096, 320 << 20, PERF_BESIDE_MEMCPY, 1.5},
+    {"get", true, false, 73728, 512 << 20, PERF_BESIDE_MEMCPY2, 1.6},
+    {"get", true, true, 1 << 30, 1 << 30, PERF_BESIDE_MEMCPY, 1.0},
+    {"get", true, true, 65536, 4 << 20, PERF_BESIDE_UCX, 0.95},
+    {"get", true, true, 4096, 4096, PERF_BESIDE_UCX, 0},
+    {"get", false, true, 4096, 320 << 20, PERF_BESIDE_FRAMES, 1.25},
+    {"get", false, true, 1 << 20, 1 << 20, PERF_BESIDE_UCX, 0.9},
+    {"store-get", true, true, 4096, 4 << 20, PERF_BESIDE_MEMCPY, 1.2},
+    {"store-get", true, true, 32768, 32 << 20, PERF_BESIDE_MEMCPY, 1.4},
+    {"store-get", true, false, 32768, 32 << 20, PERF_BESIDE_MEMCPY, 0},
+    {"put", true, true, 4096, 320 << 20, PERF_BESIDE_UCX, 0},
+};
+
+START_TEST(a_ratio_is_asked)
+{
+    const perf_asked_t row = perf_asked(asked[_i].test, asked[_i].mapped, asked[_i].bound, asked[_i].run,
+                                        asked[_i].bytes);
+
+    ck_assert_int_eq(row.beside, asked[_i].beside);
+    ck_assert_double_eq(row.ratio, asked[_i].ratio);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("tools_parts");
@@ -384,6 +447,8 @@ int main(void)
     tcase_add_test(tcase, the_line_of_the_build_is_taken_apart);
     tcase_add_test(tcase, a_pattern_is_checked_to_the_byte);
     tcase_add_loop_test(tcase, a_memory_has_its_words, 0, (int)(sizeof(memories) / sizeof(memories[0])));
+    tcase_add_loop_test(tcase, a_processor_has_its_name, 0, (int)(sizeof(processors) / sizeof(processors[0])));
+    tcase_add_loop_test(tcase, a_ratio_is_asked, 0, (int)(sizeof(asked) / sizeof(asked[0])));
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

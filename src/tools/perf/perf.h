@@ -6,8 +6,8 @@
  * Files: perf_options.c the command line; perf_blocks.c caches, orders, patterns; perf_xfer.c, perf_store.c,
  * perf_keys.c and perf_bcast.c the tests; perf_control.c the synchronisation of initiator and target; perf_measure.c
  * the rounds of a measurement; perf_beside.c a concurrent bulk transfer; perf_floor.c raw UCX and memcpy;
- * perf_report.c the output; perf_asked.c the ratios that are asked; perf_machine.c the processor, host, version and
- * date; perf_copy.c and perf_plot.c the test that needs no ranks.
+ * perf_report.c the output; perf_asked.c the ratios that are asked; perf_copy.c and perf_plot.c the test that needs no
+ * ranks.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H
 #define KVCL_TOOLS_PERF_PERF_H
@@ -16,11 +16,8 @@
 #include "tools/clock.h"
 #include "tools/hist.h"
 #include "tools/job.h"
-#include "tools/json_out.h"
 #include "tools/memory_text.h"
 #include "tools/perf/floor.h"
-
-#include <stdio.h>
 
 #define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation of any size */
 #define PERF_COPY_UNIT_MAX (UINT64_C(16) << 20)  /* bytes of a piece of the test copy */
@@ -233,17 +230,5 @@ bool perf_floor_round(perf_t *perf, uint64_t iters);
 void perf_floor_close(perf_t *perf);
 
 void perf_report(const perf_t *perf);
-
-typedef struct perf_machine {
-    char processor[160];
-    char host[65];
-    char version[32];  /* of the library that is loaded */
-    char date[24];     /* UTC */
-} perf_machine_t;
-
-void perf_machine(perf_machine_t *machine);
-/* cpuinfo: as /proc/cpuinfo, or NULL; otherwise: the answer if it names no model. */
-void perf_processor_of(FILE *cpuinfo, const char *otherwise, char *buf, size_t cap);
-void perf_machine_json(json_out_t *json);
 
 #endif

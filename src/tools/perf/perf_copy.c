@@ -10,6 +10,7 @@
 #include "tools/perf/perf_copy.h"
 
 #include "tools/json_out.h"
+#include "tools/machine.h"
 #include "weave/choice.h"
 
 #include <kvcl/kvcl.h>
@@ -176,7 +177,7 @@ static void print_json(const perf_copy_t *copy)
     json_begin(&json, stdout);
     json_string(&json, "test", "copy");
     json_string(&json, "machine", copy->machine);
-    perf_machine_json(&json);
+    machine_json(&json);
     json_count(&json, "bytes", TOTAL);
     json_open(&json, "rows", '[');
     for (i = 0; i < copy->n_rows; ++i) {

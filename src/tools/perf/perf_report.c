@@ -5,6 +5,9 @@
 #include "tools/perf/perf.h"
 #include "tools/perf/perf_asked.h"
 
+#include "tools/json_out.h"
+#include "tools/machine.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <sched.h>
@@ -168,7 +171,7 @@ static void print_json(const perf_t *perf, const figures_t *f)
 
     json_begin(&json, stdout);
     json_string(&json, "test", perf->test->name);
-    perf_machine_json(&json);
+    machine_json(&json);
     json_string(&json, "path", perf->result.path);
     if (perf->result.memory[0] != '\0') {
         json_string(&json, "memory", perf->result.memory);

@@ -2,9 +2,10 @@
  * What a figure depends on besides its options: the processor, the host, the version of the library and the date.
  */
 #include "config.h"
-#include "tools/perf/perf.h"
+#include "tools/machine.h"
 
-#include <stdio.h>
+#include <kvcl/kvcl.h>
+
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -23,20 +24,19 @@ static const char *value_of(char *line, const char *name)
     return at + 1 + strspn(at + 1, " \t");
 }
 
-void perf_processor_of(FILE *cpuinfo, const char *otherwise, char *buf, size_t cap)
+void machine_processor_of(FILE *cpuinfo, const char *otherwise, char *buf, size_t cap)
 {
-    char       line[1024], name[128] = "", model[16] = "", copy[1024];
+    char       line[1024], name[128] = "", model[16] = "";
     const char *value;
 
     /* The first processor's lines end with an empty one. */
     while ((cpuinfo != NULL) && (fgets(line, (int)sizeof(line), cpuinfo) != NULL) && (line[0] != '\n')) {
-        memcpy(copy, line, sizeof(copy));
         value = value_of(line, "model name");
         if (value != NULL) {
             snprintf(name, sizeof(name), "%s", value);
             continue;
         }
-        value = value_of(copy, "model");
+        value = value_of(line, "model");
         if (value != NULL) {
             snprintf(model, sizeof(model), "%s", value);
         }
@@ -48,7 +48,7 @@ void perf_processor_of(FILE *cpuinfo, const char *otherwise, char *buf, size_t c
     }
 }
 
-void perf_machine(perf_machine_t *machine)
+void machine_read(machine_t *machine)
 {
     FILE           *file = fopen("/proc/cpuinfo", "re");
     time_t         now   = time(NULL);
@@ -56,7 +56,7 @@ void perf_machine(perf_machine_t *machine)
     struct tm      tm;
 
     (void)uname(&name);
-    perf_processor_of(file, name.machine, machine->processor, sizeof(machine->processor));
+    machine_processor_of(file, name.machine, machine->processor, sizeof(machine->processor));
     if (file != NULL) {
         (void)fclose(file);
     }
@@ -68,11 +68,11 @@ void perf_machine(perf_machine_t *machine)
     }
 }
 
-void perf_machine_json(json_out_t *json)
+void machine_json(json_out_t *json)
 {
-    perf_machine_t machine;
+    machine_t machine;
 
-    perf_machine(&machine);
+    machine_read(&machine);
     json_string(json, "processor", machine.processor);
     json_string(json, "host", machine.host);
     json_string(json, "version", machine.version);
