@@ -219,7 +219,10 @@ void kvcl_peer_ep_failed(void *arg, kvcl_xport_ep_t *ep, kvcl_status_t status)
     bool        known = (status == KVCL_ERR_AUTH) || (status == KVCL_ERR_VERSION) || (status == KVCL_ERR_STALE);
 
     (void)arg; /* the transport has logged the cause */
-    if (peer != NULL) {
+    ep->settled = true;
+    if ((peer != NULL) && (peer->ep != ep)) {
+        kvcl_peer_close_kept(peer, ep);
+    } else if (peer != NULL) {
         kvcl_peer_try_next(peer, (peer->state == KVCL_PEER_READY) ? KVCL_ERR_RANK_FAILED
                                                                   : known ? status : KVCL_ERR_UNREACHABLE);
     }
@@ -300,6 +303,7 @@ void kvcl_peers_close(kvcl_context_h ctx)
             }
         }
         kvcl_peer_drop_ep(peer);
+        kvcl_peer_close_kept(peer, NULL);
     }
 }
 

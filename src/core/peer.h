@@ -26,12 +26,15 @@
 #include "base/latency.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "wire/address.h"
 #include "wire/wire.h"
 #include "core/xport.h"
 
 struct kvcl_context;
 struct kvcl_request;
 struct kvcl_bundle;
+
+enum { KVCL_RDMA_PAIRS = KVCL_RDMA_PORTS * KVCL_RDMA_PORTS };
 
 typedef enum { KVCL_PEER_NEW, KVCL_PEER_CONNECTING, KVCL_PEER_READY, KVCL_PEER_FAILED } kvcl_peer_state_t;
 
@@ -61,7 +64,9 @@ typedef struct kvcl_peer {
     kvcl_xport_ep_t        *ep;
     const kvcl_xport_ops_t *ops;              /* ep's transport */
     unsigned               part;              /* of the peer's address, to which ep leads */
-    unsigned               pairs_tried;       /* peer_pairs.c: the number of its pairs that were tried */
+    unsigned               pairs_tried;       /* peer_pairs.c: how many pairs, since the contact or the loss began */
+    unsigned               spent;             /* peer_pairs.c: pairs of RDMA that were used, as bits */
+    kvcl_xport_ep_t        *kept[KVCL_RDMA_PAIRS]; /* peer_pairs.c: endpoints that are not settled, beside ep */
     kvcl_xport_attr_t      attr;
     kvcl_list_t            waiters;           /* kvcl_peer_waiter_t */
     kvcl_list_t            reqs;              /* kvcl_req_watch */
@@ -163,16 +168,17 @@ kvcl_status_t kvcl_peer_send_now(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_
 kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]);
 /* Makes the endpoint over the next pair that was not tried yet; the peer has no endpoint. */
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
-/* The same for a peer whose link was lost: the pairs in turn, again and again. begin: call it before the lost endpoint
- * is closed. It returns the number of pairs; the pair after the lost one is next. */
-unsigned      kvcl_peer_pairs_begin(kvcl_peer_t *peer);
-bool          kvcl_peer_has_other(const kvcl_peer_t *peer); /* is there one? */
+/* The same for a peer whose link was lost: the pairs that are left, in turn, again and again. */
 kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
+unsigned      kvcl_peer_pairs_left(const kvcl_peer_t *peer);
 /* The peer has proven itself over xport, from that part of its address. Makes an endpoint if the peer has none; where
- * RDMA is one of the paths, over the same pair. */
-kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
+ * RDMA is one of the paths, over the same pair. stay: a present one over which the peer has answered stays. */
+kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, bool stay) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
+/* Closes the peer's endpoint, or keeps it aside while it is not settled. */
 void          kvcl_peer_drop_ep(kvcl_peer_t *peer);
+/* Those kept aside; only: this one alone, NULL: all. */
+void          kvcl_peer_close_kept(kvcl_peer_t *peer, const kvcl_xport_ep_t *only);
 kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */
 kvcl_status_t kvcl_peer_hello(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* over the peer's present endpoint */
 /* An endpoint that fails would be a lost link. */

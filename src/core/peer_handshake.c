@@ -157,6 +157,7 @@ static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
         }
         return;
     }
+    peer->ep->settled = true;
     accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, false));
     peer->next_token = kvcl_hs_token(ctx->secret, &in->ids, true);
     stamp(&out.msg, KVCL_MSG_PROOF);
@@ -264,12 +265,12 @@ static void on_refuse(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
         kvcl_log_warn("%s has wire version %u, this library has %u", peer->name, in->msg.version,
                       (unsigned)KVCL_WIRE_VERSION);
     }
-    if (peer->met) {
-        if (why == KVCL_ERR_STALE) { /* another process listens at its address */
-            kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
-        } else {
-            kvcl_peer_try_next(peer, KVCL_ERR_RANK_FAILED);
-        }
+    if (peer->met && (why == KVCL_ERR_STALE)) { /* another process listens at its address */
+        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+        return;
+    }
+    if (peer->met || (why == KVCL_ERR_UNREACHABLE)) { /* it cannot answer over this pair */
+        kvcl_peer_try_next(peer, peer->met ? KVCL_ERR_RANK_FAILED : KVCL_ERR_UNREACHABLE);
         return;
     }
     kvcl_peer_fail(peer, (why == KVCL_ERR_VERSION) || (why == KVCL_ERR_AUTH) || (why == KVCL_ERR_STALE)

@@ -1,14 +1,19 @@
 /*
  * The choice of the pair of a local transport and a part of the peer's address by which a peer is reached. If a
- * handshake does not get through, peer_handshake.c takes the next pair; if a link is lost, link/link.c tries all pairs
- * in turn.
+ * handshake does not get through, peer_handshake.c takes the next pair; if a link is lost, link/link.c tries in turn
+ * those that are left.
  *
  * Order of pairs: loop in one process, ucx (shared memory), rdma, tcp. Over RDMA, each local port is first paired with
  * the peer's port of the same number, which is the same network where hosts are cabled alike. With UCX's own TCP
  * (KVCL_WIRE=ucx), which is ucx too, a peer of another host is first tried over RDMA.
  *
- * Owns: peer->ep until the peer is ready. Invariants: at first contact each pair is tried once for a peer; a pair that
- * carried a PROOF is used without a try. Locks: the engine lock.
+ * A pair of RDMA gets at most one endpoint in the life of a peer (spent), and that stays open until the peer has
+ * answered over it or it has failed (settled); until then it is kept aside where another one is used, and is used again
+ * when its turn comes. UCX needs both: it matches the endpoints of two workers by the number of endpoints that each has
+ * made, and if one side closes its own during the wire-up, the other gets two partners, and UCX 1.13 ends the process.
+ *
+ * Owns: peer->ep until the peer is ready, peer->kept, peer->spent. Invariants: at first contact each pair is tried once
+ * for a peer; a pair that carried a PROOF is used without a try. Locks: the engine lock.
  */
 #include "config.h"
 #include "core/peer.h"
@@ -23,7 +28,7 @@ typedef struct pair {
     unsigned     part; /* of the peer's address */
 } pair_t;
 
-enum { PAIRS_MAX = KVCL_ENGINE_XPORTS - KVCL_RDMA_PORTS + KVCL_RDMA_PORTS * KVCL_RDMA_PORTS };
+enum { PAIRS_MAX = KVCL_ENGINE_XPORTS - KVCL_RDMA_PORTS + KVCL_RDMA_PAIRS };
 
 static bool is_port(unsigned part)
 {
@@ -120,23 +125,47 @@ const char *kvcl_peer_why_no_port(const kvcl_peer_t *peer)
            : remote          ? "RDMA: this rank names no port, the peer does" : NULL;
 }
 
-/* The new endpoint replaces the peer's present one, if there is one; if it cannot be made, that one stays. */
+/* The place of a pair of RDMA in peer->spent and peer->kept; KVCL_RDMA_PAIRS: another pair. */
+static unsigned place(const kvcl_xport_t *xport, unsigned part)
+{
+    return (is_port(xport->part) && is_port(part))
+               ? (xport->part - KVCL_ADDRESS_RDMA) * KVCL_RDMA_PORTS + part - KVCL_ADDRESS_RDMA : KVCL_RDMA_PAIRS;
+}
+
+/* A new endpoint, or the one that was kept. */
+static kvcl_status_t take_ep(kvcl_peer_t *peer, const pair_t *pair, const kvcl_address_t *to, kvcl_xport_ep_t **ep_p)
+{
+    unsigned at = place(pair->xport, pair->part);
+
+    if (at < KVCL_RDMA_PAIRS) {
+        *ep_p          = peer->kept[at];
+        peer->kept[at] = NULL;
+        if (*ep_p != NULL) {
+            return KVCL_OK;
+        }
+        if ((peer->spent & (1u << at)) != 0) {
+            return kvcl_fail(KVCL_ERR_UNREACHABLE, "%s: this pair of RDMA ports was used before", peer->name);
+        }
+        peer->spent |= 1u << at;
+    }
+    return pair->xport->ops->ep_create(pair->xport, to->part[pair->part].buf, to->part[pair->part].len, ep_p);
+}
+
+/* The endpoint replaces the peer's present one, if there is one; if there is none for this pair, that one stays. */
 static kvcl_status_t open_pair(kvcl_peer_t *peer, const pair_t *pair, const kvcl_address_t *to)
 {
-    const kvcl_xport_ops_t *ops = pair->xport->ops;
-    kvcl_xport_ep_t        *ep  = NULL;
-    kvcl_status_t          status;
+    kvcl_xport_ep_t *ep    = NULL;
+    kvcl_status_t   status = take_ep(peer, pair, to, &ep);
 
-    status = ops->ep_create(pair->xport, to->part[pair->part].buf, to->part[pair->part].len, &ep);
     if (status != KVCL_OK) {
         return status;
     }
     kvcl_peer_drop_ep(peer);
     peer->ep      = ep;
     peer->ep->arg = peer;
-    peer->ops     = ops;
+    peer->ops     = pair->xport->ops;
     peer->part    = pair->part;
-    ops->query(pair->xport, &peer->attr);
+    peer->ops->query(pair->xport, &peer->attr);
     return KVCL_OK;
 }
 
@@ -167,67 +196,50 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
     return kvcl_fail(status, "%s: %s", peer->name, kvcl_last_error());
 }
 
-/* The pairs by which a peer may be reached again: those of KVCL's own transports. With UCX, an endpoint that one side
- * gives up during its wire-up makes the other side's next one invalid, and UCX 1.13 ends the process. Every context has
- * a part for loop, which leads to a peer of this process alone. */
-static unsigned list_again(const kvcl_peer_t *peer, const kvcl_address_t *to, pair_t pairs[PAIRS_MAX])
+/* May a peer whose link was lost be reached by it? Every context has a part for loop, which leads to a peer of this
+ * process alone. */
+static bool is_left(const kvcl_peer_t *peer, const pair_t *pair)
 {
-    unsigned n = list_pairs(peer->ctx, to, pairs), kept = 0, i;
+    unsigned at = place(pair->xport, pair->part);
 
-    for (i = 0; i < n; ++i) {
-        if ((pairs[i].part == KVCL_ADDRESS_TCP) ||
-            ((pairs[i].part == KVCL_ADDRESS_LOOP) && (peer->part == KVCL_ADDRESS_LOOP))) {
-            pairs[kept++] = pairs[i];
-        }
+    if (at < KVCL_RDMA_PAIRS) {
+        return ((peer->spent & (1u << at)) == 0) || (peer->kept[at] != NULL);
     }
-    return kept;
+    return (pair->part == KVCL_ADDRESS_TCP) ||
+           ((pair->part == KVCL_ADDRESS_LOOP) && (peer->part == KVCL_ADDRESS_LOOP));
 }
 
-/* The pair of peer->ep, or the number of pairs. */
-static unsigned find_pair(const kvcl_peer_t *peer, const pair_t *pairs, unsigned n)
-{
-    unsigned i;
-
-    for (i = 0; i < n; ++i) {
-        if ((peer->ep != NULL) && (pairs[i].xport == peer->ep->xport) && (pairs[i].part == peer->part)) {
-            return i;
-        }
-    }
-    return n;
-}
-
-unsigned kvcl_peer_pairs_begin(kvcl_peer_t *peer)
+unsigned kvcl_peer_pairs_left(const kvcl_peer_t *peer)
 {
     pair_t         pairs[PAIRS_MAX];
     kvcl_address_t to;
-    unsigned       n, index;
+    unsigned       n, i, left = 0;
 
     if (kvcl_address_unpack(peer->address, peer->address_len, &to) != KVCL_OK) {
         return 0;
     }
-    n     = list_again(peer, &to, pairs);
-    index = find_pair(peer, pairs, n);
-    peer->pairs_tried = (index < n) ? index + 1 : 0;
-    return n;
-}
-
-bool kvcl_peer_has_other(const kvcl_peer_t *peer)
-{
-    pair_t         pairs[PAIRS_MAX];
-    kvcl_address_t to;
-
-    return (kvcl_address_unpack(peer->address, peer->address_len, &to) == KVCL_OK) &&
-           (list_again(peer, &to, pairs) > 0);
+    n = list_pairs(peer->ctx, &to, pairs);
+    for (i = 0; i < n; ++i) {
+        left += is_left(peer, &pairs[i]);
+    }
+    return left;
 }
 
 kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer)
 {
     pair_t         pairs[PAIRS_MAX];
+    const pair_t   *pair;
     kvcl_address_t to;
     kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
-    unsigned       n      = (status == KVCL_OK) ? list_again(peer, &to, pairs) : 0;
+    unsigned       n      = (status == KVCL_OK) ? list_pairs(peer->ctx, &to, pairs) : 0, i;
 
-    return (n > 0) ? open_pair(peer, &pairs[peer->pairs_tried++ % n], &to) : KVCL_ERR_UNREACHABLE;
+    for (i = 0; i < n; ++i) {
+        pair = &pairs[peer->pairs_tried++ % n];
+        if (is_left(peer, pair)) {
+            return open_pair(peer, pair, &to);
+        }
+    }
+    return KVCL_ERR_UNREACHABLE;
 }
 
 static kvcl_status_t check_pair(const kvcl_address_t *to, const kvcl_xport_t *xport, unsigned part)
@@ -247,7 +259,7 @@ kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *
     return (status == KVCL_OK) ? check_pair(&to, xport, part) : status;
 }
 
-kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part)
+kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, bool stay)
 {
     kvcl_address_t to;
     kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
@@ -266,18 +278,49 @@ kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, uns
     if (status != KVCL_OK) {
         return status;
     }
-    if ((peer->ep != NULL) && (peer->ep->xport == xport) && (peer->part == part)) {
+    if ((peer->ep != NULL) && peer->ep->settled && stay) {
         return KVCL_OK;
     }
-    return open_pair(peer, &pair, &to);
+    if ((peer->ep == NULL) || (peer->ep->xport != xport) || (peer->part != part)) {
+        status = open_pair(peer, &pair, &to);
+    }
+    if (status == KVCL_OK) {
+        peer->ep->settled = true;
+    }
+    return status;
+}
+
+static void close_ep(kvcl_xport_ep_t *ep)
+{
+    ep->arg = NULL;
+    ep->xport->ops->ep_close(ep);
 }
 
 void kvcl_peer_drop_ep(kvcl_peer_t *peer)
 {
+    kvcl_xport_ep_t *ep = peer->ep;
+    unsigned        at  = (ep != NULL) ? place(ep->xport, peer->part) : 0;
+
     kvcl_assert_locked(peer->ctx);
-    if (peer->ep != NULL) {
-        peer->ep->arg = NULL;
-        peer->ops->ep_close(peer->ep);
-        peer->ep = NULL;
+    peer->ep = NULL;
+    if ((ep != NULL) && !ep->settled && (at < KVCL_RDMA_PAIRS)) {
+        peer->kept[at] = ep;
+    } else if (ep != NULL) {
+        close_ep(ep);
+    }
+}
+
+void kvcl_peer_close_kept(kvcl_peer_t *peer, const kvcl_xport_ep_t *only)
+{
+    kvcl_xport_ep_t *ep;
+    unsigned        i;
+
+    kvcl_assert_locked(peer->ctx);
+    for (i = 0; i < KVCL_RDMA_PAIRS; ++i) {
+        ep = peer->kept[i];
+        if ((ep != NULL) && ((only == NULL) || (ep == only))) {
+            peer->kept[i] = NULL;
+            close_ep(ep);
+        }
     }
 }

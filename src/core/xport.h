@@ -194,6 +194,7 @@ struct kvcl_xport_ep {
     void         *arg;        /* the core's peer; set by the core after ep_create */
     size_t       frame_bytes; /* payload that is best in one message on this path; larger ones may be, and are slower */
     bool         lost;        /* its failure is a lost link, even where the transport has no links (a test's) */
+    bool         settled;     /* the core's: the peer has answered over it, or it has failed (core/peer_pairs.c) */
     bool         sockets;     /* messages go through the kernel's sockets: a TCP connection beside it is as good */
 };
 struct kvcl_xport_mem {

@@ -142,10 +142,11 @@ static void on_time(kvcl_req_t *req, kvcl_status_t status)
 static const kvcl_req_class_t relink_class = {.name = "relink", .stop = on_time};
 
 /* The peer is CONNECTING and has no endpoint. */
-static void search(kvcl_peer_t *peer, unsigned pairs)
+static void search(kvcl_peer_t *peer)
 {
     kvcl_context_h ctx     = peer->ctx;
     uint64_t       now     = kvcl_now_ns(), wait_ns = session_wait(peer, now), all_ns = 2 * ctx->config.keepalive_ns;
+    unsigned       pairs   = kvcl_peer_pairs_left(peer);
     kvcl_relink_t  *relink = calloc(1, sizeof(*relink));
 
     count_session(peer, now);
@@ -157,10 +158,11 @@ static void search(kvcl_peer_t *peer, unsigned pairs)
     }
     relink->peer     = peer;
     relink->pairs    = pairs;
-    relink->share_ns = all_ns / ((pairs > 2) ? pairs : 2);
+    relink->share_ns = all_ns / (pairs + 1); /* the first one, if its endpoint was kept, is tried twice */
     relink->rest_ns  = all_ns / 16;
     relink->until_ns = now + wait_ns + all_ns;
-    peer->relink     = relink;
+    peer->relink      = relink;
+    peer->pairs_tried = 0;
     if (wait_ns == 0) {
         try_pairs(relink);
     } else if (!kvcl_req_stop_again(&relink->req, now + wait_ns)) {
@@ -171,19 +173,24 @@ static void search(kvcl_peer_t *peer, unsigned pairs)
 static void over(kvcl_peer_t *peer)
 {
     kvcl_relink_t *relink = peer->relink;
+    char          path[128];
 
     peer->relink = NULL;
-    if (relink != NULL) {
-        kvcl_log_info("%s: %s", peer->name, (peer->state == KVCL_PEER_READY) ? "it is reached again"
-                                                                             : "it is not reached again");
-        kvcl_req_complete(&relink->req, KVCL_OK);
+    if (relink == NULL) {
+        return;
     }
+    if (peer->state == KVCL_PEER_READY) {
+        peer->ops->ep_describe(peer->ep, path, sizeof(path));
+        kvcl_log_info("%s: it is reached again over %s", peer->name, path);
+    } else {
+        kvcl_log_info("%s: it is not reached again", peer->name);
+    }
+    kvcl_req_complete(&relink->req, KVCL_OK);
 }
 
 static bool lost(kvcl_peer_t *peer)
 {
-    char     path[128];
-    unsigned pairs;
+    char path[128];
 
     kvcl_assert_locked(peer->ctx);
     if ((peer->state == KVCL_PEER_CONNECTING) && (peer->relink != NULL)) {
@@ -196,10 +203,9 @@ static bool lost(kvcl_peer_t *peer)
     peer->ops->ep_describe(peer->ep, path, sizeof(path));
     kvcl_log_at(peer->ctx->peers.lost_links++ == 0 ? KVCL_LOG_WARN : KVCL_LOG_INFO,
                 "%s: its connection over %s is lost: trying the next path", peer->name, path);
-    pairs = kvcl_peer_pairs_begin(peer);
     end_session(peer);
     if (peer->state == KVCL_PEER_CONNECTING) {
-        search(peer, pairs);
+        search(peer);
     }
     return true;
 }
@@ -217,8 +223,7 @@ static bool session_may(kvcl_peer_t *peer, uint32_t session)
 
 static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, uint32_t session)
 {
-    bool          behind = (peer->state == KVCL_PEER_READY) && (session > peer->session);
-    unsigned      pairs  = behind ? kvcl_peer_pairs_begin(peer) : 0;
+    bool          higher = (session > peer->session), behind = (peer->state == KVCL_PEER_READY) && higher;
     kvcl_status_t status = behind ? kvcl_peer_check_pair(peer, xport, part) : KVCL_OK;
 
     if (status != KVCL_OK) {
@@ -228,15 +233,18 @@ static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsign
         kvcl_log_info("%s has lost its connection and made another", peer->name);
         ++peer->ctx->peers.lost_links;
         count_session(peer, kvcl_now_ns());
+        if ((peer->ep->xport == xport) && (peer->part == part)) {
+            peer->ep->settled = false; /* over RDMA it is kept, and used again at once */
+        }
         end_session(peer);
     }
     if (peer->state == KVCL_PEER_FAILED) { /* by what ended with the session */
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "%s has failed", peer->name);
     }
-    peer->session = (session > peer->session) ? session : peer->session;
-    status        = kvcl_peer_make_ep_back(peer, xport, part);
+    peer->session = higher ? session : peer->session;
+    status        = kvcl_peer_make_ep_back(peer, xport, part, !higher); /* with a higher one it has given others up */
     if (behind && (status != KVCL_OK)) {
-        search(peer, pairs);
+        search(peer);
     }
     return status;
 }
