@@ -38,6 +38,12 @@ enum { KVCL_RDMA_PAIRS = KVCL_RDMA_PORTS * KVCL_RDMA_PORTS };
 
 typedef enum { KVCL_PEER_NEW, KVCL_PEER_CONNECTING, KVCL_PEER_READY, KVCL_PEER_FAILED } kvcl_peer_state_t;
 
+/* peer_pairs.c: an endpoint that is not settled, and the nonce of the last HELLO that was sent over it. */
+typedef struct kvcl_kept_ep {
+    kvcl_xport_ep_t *ep;
+    uint8_t         nonce[16];
+} kvcl_kept_ep_t;
+
 typedef struct kvcl_peer {
     struct kvcl_context    *ctx;
     kvcl_peer_state_t      state;
@@ -66,7 +72,7 @@ typedef struct kvcl_peer {
     unsigned               part;              /* of the peer's address, to which ep leads */
     unsigned               pairs_tried;       /* peer_pairs.c: how many pairs, since the contact or the loss began */
     unsigned               spent;             /* peer_pairs.c: pairs of RDMA that were used, as bits */
-    kvcl_xport_ep_t        *kept[KVCL_RDMA_PAIRS]; /* peer_pairs.c: endpoints that are not settled, beside ep */
+    kvcl_kept_ep_t         kept[KVCL_RDMA_PAIRS]; /* peer_pairs.c: beside ep */
     kvcl_xport_attr_t      attr;
     kvcl_list_t            waiters;           /* kvcl_peer_waiter_t */
     kvcl_list_t            reqs;              /* kvcl_req_watch */
@@ -103,6 +109,7 @@ typedef struct kvcl_link_ops {
     /* The endpoint has failed, or a message could not be sent. False: it is not a lost link. */
     bool          (*lost)(kvcl_peer_t *peer);
     void          (*over)(kvcl_peer_t *peer); /* the peer is ready, or has failed */
+    void          (*answered)(kvcl_peer_t *peer); /* a CHALLENGE arrived: no other pair is tried soon */
     /* May a PROOF of this session be accepted now? */
     bool          (*session_may)(kvcl_peer_t *peer, uint32_t session);
     /* An accepted PROOF: its session, and kvcl_peer_make_ep_back(). */
@@ -177,6 +184,9 @@ kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, uns
 kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
 /* Closes the peer's endpoint, or keeps it aside while it is not settled. */
 void          kvcl_peer_drop_ep(kvcl_peer_t *peer);
+/* Is an endpoint kept aside over which this HELLO was sent? It becomes the peer's. */
+bool          kvcl_peer_is_kept(const kvcl_peer_t *peer, const uint8_t nonce[16]);
+kvcl_status_t kvcl_peer_take_back(kvcl_peer_t *peer, const uint8_t nonce[16]) KVCL_MUST_CHECK;
 /* Those kept aside; only: this one alone, NULL: all. */
 void          kvcl_peer_close_kept(kvcl_peer_t *peer, const kvcl_xport_ep_t *only);
 kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */

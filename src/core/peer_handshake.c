@@ -142,10 +142,21 @@ static kvcl_peer_t *greeted(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
     return peer;
 }
 
+/* The same, of a HELLO over an endpoint that was set aside for another one, while that one has no answer either. */
+static kvcl_peer_t *greeted_before(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
+{
+    static const uint8_t none[16];
+    kvcl_peer_t          *peer = kvcl_peer_by_uuid(ctx, in->ids.uuid_b);
+
+    return ((peer != NULL) && (peer->state == KVCL_PEER_CONNECTING) && (peer->next_token == 0) &&
+            (memcmp(in->ids.uuid_a, ctx->uuid, 16) == 0) && (memcmp(in->ids.nonce_a, none, 16) != 0) &&
+            kvcl_peer_is_kept(peer, in->ids.nonce_a)) ? peer : NULL;
+}
+
 static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
 {
-    kvcl_peer_t   *peer = greeted(ctx, in);
-    kvcl_hs_msg_t out   = *in;
+    kvcl_peer_t   *present = greeted(ctx, in), *peer = (present != NULL) ? present : greeted_before(ctx, in);
+    kvcl_hs_msg_t out      = *in;
     uint8_t       mac[32];
 
     kvcl_hs_mac(ctx->secret, "B", &in->ids, 0, 0, 0, NULL, 0, mac);
@@ -157,7 +168,11 @@ static void on_challenge(kvcl_context_h ctx, const kvcl_hs_msg_t *in)
         }
         return;
     }
+    if ((present == NULL) && (kvcl_peer_take_back(peer, in->ids.nonce_a) != KVCL_OK)) {
+        return;
+    }
     peer->ep->settled = true;
+    kvcl_links->answered(peer);
     accept_token(peer, kvcl_hs_token(ctx->secret, &in->ids, false));
     peer->next_token = kvcl_hs_token(ctx->secret, &in->ids, true);
     stamp(&out.msg, KVCL_MSG_PROOF);

@@ -138,8 +138,8 @@ static kvcl_status_t take_ep(kvcl_peer_t *peer, const pair_t *pair, const kvcl_a
     unsigned at = place(pair->xport, pair->part);
 
     if (at < KVCL_RDMA_PAIRS) {
-        *ep_p          = peer->kept[at];
-        peer->kept[at] = NULL;
+        *ep_p             = peer->kept[at].ep;
+        peer->kept[at].ep = NULL;
         if (*ep_p != NULL) {
             return KVCL_OK;
         }
@@ -203,7 +203,7 @@ static bool is_left(const kvcl_peer_t *peer, const pair_t *pair)
     unsigned at = place(pair->xport, pair->part);
 
     if (at < KVCL_RDMA_PAIRS) {
-        return ((peer->spent & (1u << at)) == 0) || (peer->kept[at] != NULL);
+        return ((peer->spent & (1u << at)) == 0) || (peer->kept[at].ep != NULL);
     }
     return (pair->part == KVCL_ADDRESS_TCP) ||
            ((pair->part == KVCL_ADDRESS_LOOP) && (peer->part == KVCL_ADDRESS_LOOP));
@@ -304,10 +304,44 @@ void kvcl_peer_drop_ep(kvcl_peer_t *peer)
     kvcl_assert_locked(peer->ctx);
     peer->ep = NULL;
     if ((ep != NULL) && !ep->settled && (at < KVCL_RDMA_PAIRS)) {
-        peer->kept[at] = ep;
+        peer->kept[at].ep = ep;
+        memcpy(peer->kept[at].nonce, peer->nonce, sizeof(peer->nonce));
     } else if (ep != NULL) {
         close_ep(ep);
     }
+}
+
+/* The place of the endpoint over which this HELLO was sent; KVCL_RDMA_PAIRS: none. */
+static unsigned find_kept(const kvcl_peer_t *peer, const uint8_t nonce[16])
+{
+    unsigned i = 0;
+
+    while ((i < KVCL_RDMA_PAIRS) &&
+           ((peer->kept[i].ep == NULL) || (memcmp(peer->kept[i].nonce, nonce, sizeof(peer->nonce)) != 0))) {
+        ++i;
+    }
+    return i;
+}
+
+bool kvcl_peer_is_kept(const kvcl_peer_t *peer, const uint8_t nonce[16])
+{
+    return find_kept(peer, nonce) < KVCL_RDMA_PAIRS;
+}
+
+kvcl_status_t kvcl_peer_take_back(kvcl_peer_t *peer, const uint8_t nonce[16])
+{
+    unsigned       at     = find_kept(peer, nonce);
+    pair_t         pair   = {peer->kept[at].ep->xport, KVCL_ADDRESS_RDMA + at % KVCL_RDMA_PORTS};
+    kvcl_address_t to;
+    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+
+    if (status == KVCL_OK) {
+        status = open_pair(peer, &pair, &to);
+    }
+    if (status == KVCL_OK) {
+        memcpy(peer->nonce, nonce, sizeof(peer->nonce));
+    }
+    return status;
 }
 
 void kvcl_peer_close_kept(kvcl_peer_t *peer, const kvcl_xport_ep_t *only)
@@ -317,9 +351,9 @@ void kvcl_peer_close_kept(kvcl_peer_t *peer, const kvcl_xport_ep_t *only)
 
     kvcl_assert_locked(peer->ctx);
     for (i = 0; i < KVCL_RDMA_PAIRS; ++i) {
-        ep = peer->kept[i];
+        ep = peer->kept[i].ep;
         if ((ep != NULL) && ((only == NULL) || (ep == only))) {
-            peer->kept[i] = NULL;
+            peer->kept[i].ep = NULL;
             close_ep(ep);
         }
     }

@@ -170,6 +170,22 @@ static void search(kvcl_peer_t *peer)
     }
 }
 
+/* The pair works: its handshake gets a share of its own, and half of the time that is left, where that is more. */
+static void answered(kvcl_peer_t *peer)
+{
+    kvcl_relink_t *relink = peer->relink;
+    uint64_t      now     = kvcl_now_ns(), left_ns, more_ns;
+
+    if (relink == NULL) {
+        return;
+    }
+    left_ns = (relink->until_ns > now) ? relink->until_ns - now : 0;
+    more_ns = (left_ns / 2 > relink->share_ns) ? left_ns / 2 : relink->share_ns;
+    if (!kvcl_req_stop_again(&relink->req, now + ((more_ns < left_ns) ? more_ns : left_ns))) {
+        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+    }
+}
+
 static void over(kvcl_peer_t *peer)
 {
     kvcl_relink_t *relink = peer->relink;
@@ -250,5 +266,5 @@ static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsign
 }
 
 extern const kvcl_link_ops_t kvcl_link_ops;
-const kvcl_link_ops_t kvcl_link_ops = {.lost = lost, .over = over, .session_may = session_may,
+const kvcl_link_ops_t kvcl_link_ops = {.lost = lost, .over = over, .answered = answered, .session_may = session_may,
                                        .take_session = take_session};

@@ -411,6 +411,28 @@ START_TEST(a_silent_pair_answers_later)
 }
 END_TEST
 
+/* The answer comes when another pair is tried already: the link is made over the first one. */
+START_TEST(a_late_answer_counts)
+{
+    kvcl_req_h req;
+
+    open_both("60s", false);
+    still_right(1);
+    req = get();
+    lose_port(0, 0);
+    while (kvcl_progress(sides[1].ctx) > 0) { /* it answers over 1>1 */
+        continue;
+    }
+    next_pair();
+    ck_assert_ptr_nonnull(sides[0].peer->relink);
+    ck_assert_int_eq(ended(req), KVCL_OK);
+    ck_assert_mem_eq(here, there, BYTES);
+    still_right(2);
+    are_linked(KVCL_ADDRESS_RDMA + 1, "0>0 1>1 0>1", "0>0 1>1");
+    close_both();
+}
+END_TEST
+
 /* Each pair carries the link once; then the rank has failed at once. */
 START_TEST(pairs_are_used_up)
 {
@@ -483,6 +505,7 @@ int main(void)
     tcase_add_loop_test(tc, the_other_port_takes_over, 0, 2 * WHO);
     tcase_add_loop_test(tc, no_port_is_left, 0, WHO + 1);
     tcase_add_loop_test(tc, a_silent_pair_answers_later, 0, WHO);
+    tcase_add_test(tc, a_late_answer_counts);
     tcase_add_test(tc, pairs_are_used_up);
     suite_add_tcase(suite, tc);
     tc = tcase_create("random");
