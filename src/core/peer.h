@@ -70,7 +70,7 @@ typedef struct kvcl_peer {
     kvcl_xport_ep_t        *ep;
     const kvcl_xport_ops_t *ops;              /* ep's transport */
     unsigned               part;              /* of the peer's address, to which ep leads */
-    unsigned               pairs_tried;       /* peer_pairs.c: how many pairs, since the contact or the loss began */
+    unsigned               pairs_tried;       /* peer_pairs.c: how many pairs; after a loss: which ones, as bits */
     unsigned               spent;             /* peer_pairs.c: pairs of RDMA that were used, as bits */
     kvcl_kept_ep_t         kept[KVCL_RDMA_PAIRS]; /* peer_pairs.c: beside ep */
     kvcl_xport_attr_t      attr;
@@ -177,7 +177,7 @@ kvcl_peer_t  *kvcl_peer_by_uuid(struct kvcl_context *ctx, const uint8_t uuid[16]
 kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
 /* The same for a peer whose link was lost: the pairs that are left, in turn, again and again. */
 kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer) KVCL_MUST_CHECK;
-unsigned      kvcl_peer_pairs_left(const kvcl_peer_t *peer);
+unsigned      kvcl_peer_pairs_left(const kvcl_peer_t *peer, bool doubtful); /* doubtful: count those as well */
 /* The peer has proven itself over xport, from that part of its address. Makes an endpoint if the peer has none; where
  * RDMA is one of the paths, over the same pair. stay: a present one over which the peer has answered stays. */
 kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, bool stay) KVCL_MUST_CHECK;

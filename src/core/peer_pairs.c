@@ -209,7 +209,22 @@ static bool is_left(const kvcl_peer_t *peer, const pair_t *pair)
            ((pair->part == KVCL_ADDRESS_LOOP) && (peer->part == KVCL_ADDRESS_LOOP));
 }
 
-unsigned kvcl_peer_pairs_left(const kvcl_peer_t *peer)
+/* Does it share a port with a pair of RDMA that was used up? Its port may be the one that failed. UCX may then block in
+ * the driver for seconds, while the address is resolved over the dead wire. */
+static bool is_doubtful(const kvcl_peer_t *peer, const pair_t *pair)
+{
+    unsigned at = place(pair->xport, pair->part), i;
+
+    for (i = 0; (i < KVCL_RDMA_PAIRS) && (at < KVCL_RDMA_PAIRS); ++i) {
+        if ((i != at) && ((peer->spent & (1u << i)) != 0) && (peer->kept[i].ep == NULL) &&
+            ((i / KVCL_RDMA_PORTS == at / KVCL_RDMA_PORTS) || (i % KVCL_RDMA_PORTS == at % KVCL_RDMA_PORTS))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+unsigned kvcl_peer_pairs_left(const kvcl_peer_t *peer, bool doubtful)
 {
     pair_t         pairs[PAIRS_MAX];
     kvcl_address_t to;
@@ -220,26 +235,43 @@ unsigned kvcl_peer_pairs_left(const kvcl_peer_t *peer)
     }
     n = list_pairs(peer->ctx, &to, pairs);
     for (i = 0; i < n; ++i) {
-        left += is_left(peer, &pairs[i]);
+        left += is_left(peer, &pairs[i]) && (doubtful || !is_doubtful(peer, &pairs[i]));
     }
     return left;
+}
+
+/* The next one of this round, doubtful ones last; n: this round has tried all. */
+static unsigned pick(const kvcl_peer_t *peer, const pair_t *pairs, unsigned n)
+{
+    unsigned doubtful, i;
+
+    for (doubtful = 0; doubtful < 2; ++doubtful) {
+        for (i = 0; i < n; ++i) {
+            if (((peer->pairs_tried & (1u << i)) == 0) && is_left(peer, &pairs[i]) &&
+                (is_doubtful(peer, &pairs[i]) == (doubtful != 0))) {
+                return i;
+            }
+        }
+    }
+    return n;
 }
 
 kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer)
 {
     pair_t         pairs[PAIRS_MAX];
-    const pair_t   *pair;
     kvcl_address_t to;
     kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
-    unsigned       n      = (status == KVCL_OK) ? list_pairs(peer->ctx, &to, pairs) : 0, i;
+    unsigned       n      = (status == KVCL_OK) ? list_pairs(peer->ctx, &to, pairs) : 0, i = pick(peer, pairs, n);
 
-    for (i = 0; i < n; ++i) {
-        pair = &pairs[peer->pairs_tried++ % n];
-        if (is_left(peer, pair)) {
-            return open_pair(peer, pair, &to);
-        }
+    if (i == n) { /* the next round */
+        peer->pairs_tried = 0;
+        i                 = pick(peer, pairs, n);
     }
-    return KVCL_ERR_UNREACHABLE;
+    if (i == n) {
+        return KVCL_ERR_UNREACHABLE;
+    }
+    peer->pairs_tried |= 1u << i;
+    return open_pair(peer, &pairs[i], &to);
 }
 
 static kvcl_status_t check_pair(const kvcl_address_t *to, const kvcl_xport_t *xport, unsigned part)

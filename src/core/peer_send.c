@@ -17,7 +17,7 @@
 bool kvcl_peer_has_link(const kvcl_peer_t *peer)
 {
     return (peer->ops->links || ((peer->ep != NULL) && peer->ep->lost)) && !peer->parting && !peer->ctx->closing &&
-           (kvcl_peer_pairs_left(peer) > 0);
+           (kvcl_peer_pairs_left(peer, true) > 0);
 }
 
 /* The peer is not ready. */

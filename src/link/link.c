@@ -146,7 +146,7 @@ static void search(kvcl_peer_t *peer)
 {
     kvcl_context_h ctx     = peer->ctx;
     uint64_t       now     = kvcl_now_ns(), wait_ns = session_wait(peer, now), all_ns = 2 * ctx->config.keepalive_ns;
-    unsigned       pairs   = kvcl_peer_pairs_left(peer);
+    unsigned       pairs   = kvcl_peer_pairs_left(peer, true), good = kvcl_peer_pairs_left(peer, false);
     kvcl_relink_t  *relink = calloc(1, sizeof(*relink));
 
     count_session(peer, now);
@@ -158,7 +158,7 @@ static void search(kvcl_peer_t *peer)
     }
     relink->peer     = peer;
     relink->pairs    = pairs;
-    relink->share_ns = all_ns / (pairs + 1); /* the first one, if its endpoint was kept, is tried twice */
+    relink->share_ns = all_ns / (((good > 0) ? good : pairs) + 1); /* the first one may be tried twice */
     relink->rest_ns  = all_ns / 16;
     relink->until_ns = now + wait_ns + all_ns;
     peer->relink      = relink;
