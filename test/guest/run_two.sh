@@ -9,7 +9,7 @@ set -eu
 judged='paths perf replay store two_ports net no_wire wrong_gid unreach stop kill cut deadlines churn programs replay_kill'
 
 # Not judged:
-#   cut_rail       not tried often enough yet
+#   cut_rail       not run yet since ports of a failed pair are tried last
 #   conform        most programs have passed one by one; ctx, keys, death not yet since the list was changed
 #   keys           at a load of 17 a put under a revocation met its deadline of 60 s instead of an end (one run of two)
 #   conform_more   programs once more without a progress thread, and over two ports
@@ -25,6 +25,7 @@ later='cut_rail conform conform_more keys'
   "$top_builddir/test/conform/conform_loop" \
   "$top_builddir/test/conform/conform_coll" "$top_builddir/test/conform/conform_unsent" \
   "$top_builddir/test/conform/conform_death" "$top_builddir/test/multi/deadlines" \
+  "$top_builddir/test/multi/rails" \
   "$top_builddir/test/multi/p2p" "$top_builddir/test/multi/coll" "$top_builddir/test/multi/values"
 
 if [ "${*-}" = later ]; then

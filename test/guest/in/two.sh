@@ -353,26 +353,23 @@ deadlines() { # deadlines NAME SECONDS [nostore]
 fit_ends() { case $statuses in ' 0 0' | ' 0 137') ;; *) return 1 ;; esac; }
 by_deadline() { [ "$(grep -cE '^(get|put|send|receive): .* [1-9][0-9]* at the deadline, 0 lost' "$1")" = 4 ]; }
 
-# One of two wires is cut: the ranks reach each other again, over TCP.
+# One of two wires is cut: the ranks reach each other again over the other one, with TCP besides and without it. rails
+# repeats what ends by the cut.
 stage_cut_rail() {
-  local log
+  local besides name
   ports 2
   export KVCL_LOG=info
-  for test in get store-get put send; do
-    during=cut_both
-    log=$logs/$stage.cut.$test
-    KVCL_TIMEOUT=15s pair cut.$test 150 "$tools/kvcl_perf" $test --unit 256K --count 8 --iters 3000
-    case $test in
-      get | store-get)
-        is "one of two wires is cut in $test: the rank is reached again" \
-          says 'is reached again|has lost its connection and made another' "$log.0" "$log.1"
-        # Rank 1 ends: its receive from rank 0 does not repeat. So rank 0 ends too, but not by the cut.
-        is "$test: it repeats" says_not "was lost meanwhile" "$log.0"
-        ;;
-      *) is "one of two wires is cut in $test: it ends because of that" says 'was lost meanwhile' "$log.0" ;;
-    esac
-    is "$test: both ranks end by themselves" no_signal
-    heal_wires
+  for besides in eth2 ''; do
+    use 2 "$besides"
+    for test in get store-get put send; do
+      name=cut${besides:+.$besides}.$test
+      during=cut_both
+      pair "$name" 200 "$top_builddir/test/multi/rails" $test
+      is "$name: both ranks end well" [ "$statuses" = ' 0 0' ]
+      is "$name: the rank is reached again, over the other wire" \
+        says 'first over rc_verbs/rxe0:1, then over rc_verbs/rxe1:1:' "$logs/$stage.$name.0"
+      heal_wires
+    done
   done
   unset KVCL_LOG
   ports 1
