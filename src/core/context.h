@@ -8,7 +8,7 @@
 #define KVCL_CORE_CONTEXT_H
 
 #include "boot/boot.h"
-#include "core/conf.h"
+#include "conf/conf.h"
 #include "core/engine.h"
 #include "core/peer.h"
 #include "wire/address.h"

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/structs.h"
-#include "core/conf.h"
+#include "conf/conf.h"
 
 #include <string.h>
 

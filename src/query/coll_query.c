@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "collectives/select.h"
-#include "core/conf.h"
+#include "conf/conf.h"
 #include <kvcl/kvcl_query.h>
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /*
  * Owns the table of settings and its loading: the environment, then params over it.
  */
-#include "core/conf.h"
+#include "conf/conf.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "topo/numa.h"

@@ -1,8 +1,8 @@
 /*
  * The library's settings: one struct, one table, read once when a context is created.
  */
-#ifndef KVCL_CORE_CONF_H
-#define KVCL_CORE_CONF_H
+#ifndef KVCL_CONF_CONF_H
+#define KVCL_CONF_CONF_H
 
 #include "base/settings.h"
 #include <kvcl/kvcl_context.h>
