@@ -128,7 +128,7 @@ static void query_rank(const kvcl_value_put_t *put, run_t *run)
         run->status = KVCL_ERR_RANK_FAILED;
         kvcl_rpc_discard(rpc);
     } else if (rpc != NULL) {
-        most           = (head.n_next + 1) * kvcl_copy_time(run->n, store->value_block);
+        most           = (head.n_next + 1) * kvcl_copy_time(store, run->n, store->value_block);
         rpc->arg       = run;
         rpc->done      = on_copied;
         run->requested = true;

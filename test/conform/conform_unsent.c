@@ -1,7 +1,7 @@
 /*
- * A message that the transport refuses before it has reported that the endpoint failed. Over TCP that happens after a
- * peer was killed, until this rank has polled the socket. Every key has a copy and a home on other ranks, so no get,
- * match or exists may miss one.
+ * Messages that are not sent. First, one that the transport refuses before it has reported that the endpoint failed.
+ * Over TCP that happens after a peer was killed, until this rank has polled the socket. Every key has a copy and a home
+ * on other ranks, so no get, match or exists may miss one. Then, requests for copies that no rank receives.
  */
 #include "config.h"
 #include "conform.h"
@@ -135,6 +135,52 @@ static void run(cf_t *cf, void (*first)(cf_t *cf, scene_t *s))
     cf->ctx = NULL;
 }
 
+static kvcl_status_t (*send_really)(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
+                                    size_t n_iov, unsigned flags, kvcl_xport_send_t *send);
+
+static kvcl_status_t lose_copies(kvcl_xport_ep_t *ep, const void *hdr, size_t hdr_len, const kvcl_iov_t *iov,
+                                 size_t n_iov, unsigned flags, kvcl_xport_send_t *send)
+{
+    const kvcl_msg_t *msg = hdr;
+
+    if ((msg->type == KVCL_MSG_DIR_REQUEST) && (msg->flags == KVCL_RPC_COPY)) {
+        return KVCL_OK;
+    }
+    return send_really(ep, hdr, hdr_len, iov, n_iov, flags, send);
+}
+
+/* The other ranks answer all but the requests for copies: the put does not wait for its deadline, and says so. */
+static void copies_that_nobody_makes(cf_t *cf)
+{
+    static kvcl_xport_ops_t ops; /* the putter's: must outlive the context's peers */
+    scene_t                 s = setup(cf);
+    kvcl_req_h              req;
+    uint32_t                i;
+
+    if (cf->rank == PUTTER) {
+        cf_fill(cf, s.cache.h, 7);
+        put(cf, &s, 0, 1); /* connects the ranks */
+        kvcl_lock(s.store->ctx);
+        for (i = 0; i < s.store->n_ranks; ++i) {
+            if (i != PUTTER) {
+                ops         = *s.store->ranks[i].peer->ops;
+                send_really = s.store->ranks[i].peer->ops->am_send;
+                ops.am_send = lose_copies;
+                s.store->ranks[i].peer->ops = &ops;
+            }
+        }
+        kvcl_unlock(s.store->ctx);
+        CF_OK(cf, kvcl_store_put(s.store, s.keys, KEYS, s.cache.h, s.ids, NULL, &req));
+        CF_IS(cf, cf_end(cf, req), KVCL_ERR_TIMED_OUT);
+        CF_CHECK(cf, strstr(kvcl_last_error(), "did not make them in time") != NULL);
+    }
+    cf_fence(cf);
+    kvcl_store_close(s.store);
+    cf_cache_end(&s.cache);
+    kvcl_finalize(cf->ctx);
+    cf->ctx = NULL;
+}
+
 static void get_first(cf_t *cf)
 {
     run(cf, get_all);
@@ -148,6 +194,7 @@ static void match_first(cf_t *cf)
 static const cf_case_t cases[] = {
     {"get_first", get_first, CF_DIES},
     {"match_first", match_first, CF_DIES},
+    {"copies_that_nobody_makes", copies_that_nobody_makes, CF_DIES | CF_MAPPED},
     {NULL, NULL, 0},
 };
 

@@ -42,7 +42,7 @@ static void store_counts(kvcl_chain_t *chain)
 }
 
 /* Fewer ranks than copies is no error; fewer copies than the ranks could hold is one. */
-static kvcl_status_t verdict(const kvcl_chain_t *chain)
+static kvcl_status_t verdict(kvcl_chain_t *chain)
 {
     unsigned can = kvcl_store_places(chain->store, kvcl_owner_bytes(chain->pool)) + 1;
     size_t   i;
@@ -50,6 +50,11 @@ static kvcl_status_t verdict(const kvcl_chain_t *chain)
     can = (can < chain->copies) ? can : chain->copies;
     for (i = 0; (chain->status == KVCL_OK) && (i < chain->n); ++i) {
         if (chain->made[i] < can) {
+            if (chain->refused == KVCL_ERR_TIMED_OUT) { /* that is not the put's deadline */
+                kvcl_req_why(&chain->req, "block %u of the put has %u of %u copies: rank %u did not make them in time, "
+                             "and no other rank takes them; params.copies has the number of each",
+                             chain->item[i], chain->made[i], can, chain->refused_by);
+            }
             return (chain->refused != KVCL_OK) ? chain->refused : KVCL_ERR_NO_SPACE;
         }
     }

@@ -20,6 +20,7 @@ struct kvcl_chain {
     kvcl_store_timer_t *pause;  /* until the busy ranks are tried again */
     kvcl_status_t      status;  /* of the listing, or why the put was stopped */
     kvcl_status_t      refused; /* the last reason why a copy was not made */
+    uint32_t           refused_by;
     size_t             n;
     kvcl_store_rec_t   *recs;   /* n: in this rank's pool; all arrays are part of this allocation */
     uint32_t           *item;   /* n: their index in the user's call */

@@ -34,7 +34,8 @@ static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
         kvcl_place_took(&chain->store->places[rpc->rank], taken * kvcl_owner_bytes(chain->pool), tail.pool_free);
     } else {
         kvcl_log_debug("rank %u takes no copies: %s", rpc->rank, kvcl_status_text(status));
-        chain->refused = status;
+        chain->refused    = status;
+        chain->refused_by = rpc->rank;
         if (status == KVCL_ERR_TIMED_OUT) {
             kvcl_store_suspect(chain->store, rpc->rank);
         }
@@ -94,13 +95,15 @@ static void post_chain(kvcl_chain_t *chain, uint32_t n, const uint16_t *ranks, u
         some = (n - from < KVCL_COPY_MAX) ? n - from : KVCL_COPY_MAX;
         rpc  = kvcl_copy_request(chain->store, ranks[0], &head, chain->recs, chain->order + from, some);
         if (rpc == NULL) {
-            chain->refused = KVCL_ERR_NO_MEMORY;
+            chain->refused    = KVCL_ERR_NO_MEMORY;
+            chain->refused_by = chain->store->me;
             break;
         }
         rpc->arg  = chain;
         rpc->done = on_chain;
         ++chain->outstanding;
-        kvcl_rpc_post_watched(rpc, places * kvcl_copy_time(some, kvcl_owner_bytes(chain->pool)), &chain->rpcs);
+        kvcl_rpc_post_watched(rpc, places * kvcl_copy_time(chain->store, some, kvcl_owner_bytes(chain->pool)),
+                              &chain->rpcs);
     }
 }
 

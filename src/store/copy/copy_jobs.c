@@ -164,7 +164,7 @@ static bool send_on(kvcl_copy_job_t *job)
     }
     rpc->arg  = job;
     rpc->done = on_chain;
-    kvcl_rpc_post(rpc, kvcl_copy_time(n, kvcl_owner_bytes(job->pool)), NULL);
+    kvcl_rpc_post(rpc, kvcl_copy_time(job->store, n, kvcl_owner_bytes(job->pool)), NULL);
     return true;
 }
 

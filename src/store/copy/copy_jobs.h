@@ -14,8 +14,9 @@ void kvcl_copies_stop(kvcl_store_h store); /* the store is being closed */
 /** An RPC that requests copies of recs[order[0..n)] (order NULL: recs[0..n)), unposted. NULL: no memory. */
 kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head,
                               const kvcl_store_rec_t *recs, const uint32_t *order, uint32_t n);
-/** The time in ns that a rank may take for copies of n blocks of this size. */
-uint64_t    kvcl_copy_time(uint32_t n, uint64_t bytes);
+/** The time in ns that a rank may take for copies of n blocks of this size: ten times KVCL_STORE_HEDGE, at least 2 s,
+ * and that of the bytes. */
+uint64_t    kvcl_copy_time(const struct kvcl_store *store, uint32_t n, uint64_t bytes);
 
 /** Copies recs[order[0..n)], of one size, into the local pool, without an answer to any rank. source: the location as
  * which the (only) block is listed, if its record has another; else NULL. KVCL_ERR_BUSY, KVCL_ERR_NO_MEMORY, ... */

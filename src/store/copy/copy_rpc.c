@@ -4,14 +4,17 @@
  */
 #include "config.h"
 #include "base/clock.h"
+#include "core/context.h"
 #include "store/copy/copy_job.h"
 #include "store/copy/copy_jobs.h"
 
 enum { CHAIN_BYTES_PER_SEC = 50 << 20 };
 
-uint64_t kvcl_copy_time(uint32_t n, uint64_t bytes)
+uint64_t kvcl_copy_time(const struct kvcl_store *store, uint32_t n, uint64_t bytes)
 {
-    return (2 * KVCL_NS_PER_SEC) + ((n * bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
+    const uint64_t ten_hedges = 10 * store->ctx->config.store_hedge_ns, least = 2 * KVCL_NS_PER_SEC;
+
+    return ((ten_hedges > least) ? ten_hedges : least) + ((n * bytes / CHAIN_BYTES_PER_SEC) * KVCL_NS_PER_SEC);
 }
 
 kvcl_rpc_t *kvcl_copy_request(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *head,

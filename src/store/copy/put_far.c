@@ -133,7 +133,7 @@ static void post_chain(far_t *far, uint32_t n, const uint16_t *ranks, unsigned p
         }
         rpc->arg  = far;
         rpc->done = on_copied;
-        kvcl_call_post(&far->call, rpc, places * kvcl_copy_time(some, far->bytes), true);
+        kvcl_call_post(&far->call, rpc, places * kvcl_copy_time(far->call.store, some, far->bytes), true);
     }
 }
 

@@ -241,7 +241,7 @@ static void send_copied(kvcl_repair_t *repair)
                 repair->retry = true;
                 continue;
             }
-            post(repair, rpc, on_copied, kvcl_copy_time(some, repair->copied.recs[order[i]].loc.len));
+            post(repair, rpc, on_copied, kvcl_copy_time(store, some, repair->copied.recs[order[i]].loc.len));
         }
     }
 }

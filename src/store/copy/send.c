@@ -54,7 +54,7 @@ static void copy_to_self(kvcl_store_h store, const kvcl_copy_head_t *head, kvcl_
     kvcl_unlock(store->ctx);
     if (batch->status == KVCL_OK) {
         (void)kvcl_engine_wait(store->ctx, copies_are_done, store,
-                               kvcl_deadline_after(kvcl_copy_time(batch->n, batch->recs[0].loc.len)));
+                               kvcl_deadline_after(kvcl_copy_time(store, batch->n, batch->recs[0].loc.len)));
         kvcl_lock(store->ctx);
         for (i = 0; i < batch->n; ++i) {
             batch->made[i] = kvcl_owner_lists(pool, &batch->recs[i].key) ? 1 : 0;
@@ -76,7 +76,7 @@ static void copy_to(kvcl_store_h store, uint32_t rank, const kvcl_copy_head_t *h
     } else if ((rpc = kvcl_copy_request(store, rank, head, batch->recs, NULL, batch->n)) != NULL) {
         rpc->arg  = batch;
         rpc->done = on_copied;
-        kvcl_rpc_post_watched(rpc, kvcl_copy_time(batch->n, batch->recs[0].loc.len), NULL);
+        kvcl_rpc_post_watched(rpc, kvcl_copy_time(store, batch->n, batch->recs[0].loc.len), NULL);
     } else {
         batch->over = true;
     }
