@@ -7,13 +7,11 @@ set -eu
 . "${top_srcdir:?}/test/guest/host.sh"
 
 judged='paths perf replay store two_ports net no_wire wrong_gid unreach stop kill cut cut_rail deadlines churn programs
-replay_kill'
+replay_kill conform keys'
 
 # Not judged:
-#   conform        most programs have passed one by one; ctx, keys, death not yet since the list was changed
-#   keys           at a load of 17 a put under a revocation met its deadline of 60 s instead of an end (one run of two)
 #   conform_more   programs once more without a progress thread, and over two ports
-later='conform conform_more keys'
+later='conform_more'
 
 # The programs beside the tools, by which contrib/check knows what to build:
 : "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \
