@@ -154,6 +154,18 @@ typedef struct glue_read {
     kvcl_xport_send_t    *send;
 } glue_read_t;
 
+typedef enum { GLUE_GET, GLUE_PUT, GLUE_FLUSH } glue_kind_t;
+
+/* A get, a put, or a flush of puts. */
+typedef struct glue_op {
+    glue_kind_t       kind;
+    kvcl_xport_rmem_t *rmem;
+    uint64_t          offset;
+    void              *buf; /* a put only reads it */
+    size_t            len;
+    kvcl_xport_send_t *send;
+} glue_op_t;
+
 typedef struct glue_mem {
     kvcl_xport_mem_t super;
     ucp_mem_h        memh;   /* NULL: not registered with UCX */
@@ -273,6 +285,7 @@ bool          kvcl_glue_rmems_open(const glue_ep_t *ep); /* are there others? */
 kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
                                   kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
 void          kvcl_glue_rmem_close(kvcl_xport_rmem_t *rmem);
+kvcl_status_t kvcl_glue_rma(const glue_op_t *op);
 kvcl_status_t kvcl_glue_get(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send);
 kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len,
                             kvcl_xport_send_t *send);

@@ -212,58 +212,55 @@ static kvcl_status_t check_run(glue_rmem_t *rmem, uint64_t offset, size_t len, b
     return rmem->cma ? KVCL_OK : unpack(ep, rmem);
 }
 
-static ucp_request_param_t rma_param(kvcl_xport_send_t *send, glue_ep_t *ep)
+static kvcl_status_t post(const glue_op_t *op, glue_rmem_t *rmem)
 {
+    glue_ep_t           *ep   = kvcl_container_of(rmem->super.ep, glue_ep_t, super);
+    uint64_t            addr  = rmem->addr + op->offset;
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                  .cb           = {.send = kvcl_glue_data_done},
-                                 .user_data    = send};
+                                 .user_data    = op->send};
 
-    send->priv   = ep;
-    send->status = (kvcl_status_t)glue_of(ep->super.xport)->keys.phase; /* until it is done: see glue_data.c */
-    return param;
+    op->send->priv   = ep;
+    op->send->status = (kvcl_status_t)glue_of(ep->super.xport)->keys.phase; /* until it is done: see glue_data.c */
+    switch (op->kind) {
+    case GLUE_GET:
+        return kvcl_glue_data_posted(ep, ucp_get_nbx(ep->data.ucp_ep, op->buf, op->len, addr, rmem->rkey, &param),
+                                     "get");
+    case GLUE_PUT:
+        return kvcl_glue_data_posted(ep, ucp_put_nbx(ep->data.ucp_ep, op->buf, op->len, addr, rmem->rkey, &param),
+                                     "put");
+    default:
+        return kvcl_glue_data_posted(ep, ucp_ep_flush_nbx(ep->data.ucp_ep, &param), "flush");
+    }
 }
 
-kvcl_status_t kvcl_glue_get(kvcl_xport_rmem_t *super, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send)
+kvcl_status_t kvcl_glue_rma(const glue_op_t *op)
 {
-    glue_rmem_t         *rmem = kvcl_container_of(super, glue_rmem_t, super);
-    glue_ep_t           *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
-    ucp_request_param_t param = rma_param(send, ep);
-    kvcl_status_t       status = check_run(rmem, offset, len, true);
+    glue_rmem_t   *rmem  = kvcl_container_of(op->rmem, glue_rmem_t, super);
+    kvcl_status_t status = check_run(rmem, op->offset, op->len, op->kind == GLUE_GET);
 
-    if ((status == KVCL_OK) && rmem->cma) {
-        return kvcl_glue_cma_get(ep, &rmem->process, rmem->addr + offset, buf, len, send);
-    }
     if (status != KVCL_OK) {
         return status;
     }
-    return kvcl_glue_data_posted(ep, ucp_get_nbx(ep->data.ucp_ep, buf, len, rmem->addr + offset, rmem->rkey, &param),
-                                 "get");
+    if (rmem->cma) {
+        return kvcl_glue_cma_get(kvcl_container_of(rmem->super.ep, glue_ep_t, super), &rmem->process,
+                                 rmem->addr + op->offset, op->buf, op->len, op->send);
+    }
+    return post(op, rmem);
 }
 
-kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *super, uint64_t offset, const void *buf, size_t len,
+kvcl_status_t kvcl_glue_get(kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len, kvcl_xport_send_t *send)
+{
+    return kvcl_glue_rma(&(glue_op_t){GLUE_GET, rmem, offset, buf, len, send});
+}
+
+kvcl_status_t kvcl_glue_put(kvcl_xport_rmem_t *rmem, uint64_t offset, const void *buf, size_t len,
                             kvcl_xport_send_t *send)
 {
-    glue_rmem_t         *rmem = kvcl_container_of(super, glue_rmem_t, super);
-    glue_ep_t           *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
-    ucp_request_param_t param = rma_param(send, ep);
-    kvcl_status_t       status = check_run(rmem, offset, len, false);
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    return kvcl_glue_data_posted(ep, ucp_put_nbx(ep->data.ucp_ep, buf, len, rmem->addr + offset, rmem->rkey, &param),
-                                 "put");
+    return kvcl_glue_rma(&(glue_op_t){GLUE_PUT, rmem, offset, (void *)(uintptr_t)buf, len, send});
 }
 
-kvcl_status_t kvcl_glue_flush(kvcl_xport_rmem_t *super, kvcl_xport_send_t *send)
+kvcl_status_t kvcl_glue_flush(kvcl_xport_rmem_t *rmem, kvcl_xport_send_t *send)
 {
-    glue_rmem_t         *rmem = kvcl_container_of(super, glue_rmem_t, super);
-    glue_ep_t           *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
-    ucp_request_param_t param = rma_param(send, ep);
-    kvcl_status_t       status = check_run(rmem, 0, 0, false);
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    return kvcl_glue_data_posted(ep, ucp_ep_flush_nbx(ep->data.ucp_ep, &param), "flush");
+    return kvcl_glue_rma(&(glue_op_t){GLUE_FLUSH, rmem, 0, NULL, 0, send});
 }
