@@ -38,6 +38,7 @@ static void destroy(glue_t *g)
         close(g->epfd);
     }
     kvcl_glue_probe_close(g);
+    kvcl_glue_wait_close(g);
     kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);
     kvcl_glue_side_close(&g->am);
@@ -70,6 +71,9 @@ static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params, bool
     if (status == KVCL_OK) {
         status = open_epoll(g);
     }
+    if ((status == KVCL_OK) && (g->data.ctx != NULL)) {
+        status = kvcl_glue_wait_open(g);
+    }
     if ((status == KVCL_OK) && rdma) {
         status = kvcl_glue_probe_open(g);
     }
@@ -95,10 +99,12 @@ static kvcl_status_t open_instance(const kvcl_xport_ops_t *ops, const kvcl_xport
     g->done_tail = &g->done_head;
     g->read_tail = &g->read_head;
     kvcl_mpool_init(&g->reads, "reads of other processes", sizeof(glue_read_t), 64, 0);
+    kvcl_glue_wait_init(g);
     kvcl_list_init(&g->eps);
     kvcl_list_init(&g->failed);
     kvcl_list_init(&g->closing);
     kvcl_list_init(&g->ending);
+    kvcl_list_init(&g->aside);
     kvcl_glue_log_opening();
     status = open_all(g, params, ops == &kvcl_xport_rdma);
     kvcl_glue_log_opened();
@@ -179,6 +185,7 @@ static void keep(glue_t *g)
     kvcl_log_debug("ucx: a peer does not read a wireup reply; the worker is kept");
     close(g->epfd);
     kvcl_glue_probe_close(g);
+    kvcl_glue_wait_close(g);
     kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);
     g->kept = atomic_exchange(&first, g);
@@ -190,6 +197,8 @@ static void glue_fini(kvcl_xport_t *xport)
     uint64_t deadline = kvcl_deadline_after(KVCL_NS_PER_SEC);
     bool     answered;
 
+    g->leaving = true; /* no peer needs this side's endpoints any more */
+    kvcl_list_splice_tail(&g->closing, &g->aside);
     while (((g->done_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->closing)) &&
            !kvcl_deadline_passed(deadline)) {
         (void)glue_progress(xport);

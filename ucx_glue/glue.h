@@ -88,18 +88,24 @@ typedef struct glue {
     kvcl_list_t       failed;  /* glue_ep_t whose failure is to be reported */
     kvcl_list_t       ending;  /* glue_ep_t whose data endpoint is to be closed, and opened again when it is needed */
     kvcl_list_t       closing; /* closed glue_ep_t, by failed_link, until UCX and the caller have released them */
+    kvcl_list_t       aside;   /* closed glue_ep_t, by failed_link, whose data endpoint is not connected yet */
+    kvcl_list_t       waiting; /* glue_ep_t with operations that wait for their data endpoint */
+    bool              leaving; /* fini was called: endpoints are closed as they are */
     kvcl_xport_send_t *done_head; /* completions made outside progress */
     kvcl_xport_send_t **done_tail;
     kvcl_mpool_t      small;
     kvcl_mpool_t      large;
     kvcl_mpool_t      gather;
     kvcl_mpool_t      reads;
+    kvcl_mpool_t      waits;
     struct glue_read  *read_head; /* reads of other processes' memory, not made yet */
     struct glue_read  **read_tail;
     bool              direct;  /* inside progress: completions may be reported at once */
     unsigned          linger;  /* progress calls still needed: UCX frees closed endpoints only there */
     int               probe_fd; /* timer; -1: no probes */
     uint64_t          probe_ns; /* when the next one is due; 0: no endpoint */
+    int               wait_fd; /* timer; -1: none */
+    uint64_t          wait_ns; /* when it is due; 0: nothing waits */
     glue_keys_t       keys;
     bool              counted; /* by kvcl_glue_lock_port() */
     size_t            inflight; /* of all endpoints */
@@ -109,7 +115,12 @@ typedef struct glue {
 /* An endpoint for data: glue_data.c. */
 typedef struct glue_data {
     void        *addr;       /* NULL: no native path to the peer by UCX */
+    size_t      addr_len;
     ucp_ep_h    ucp_ep;      /* opened by the first rmem_open; NULL: closed */
+    bool        opening;     /* it is not connected yet: UCX has not completed the flush that was posted first */
+    kvcl_list_t waiting;     /* gets, puts and flushes that are posted when it is: glue_wait.c */
+    kvcl_list_t wait_link;   /* in glue.waiting, or alone */
+    uint64_t    wait_ns;     /* they wait until then */
     kvcl_list_t link;        /* in glue.ending while it is being closed to be opened again, or alone */
     kvcl_list_t rmems;       /* glue_rmem_t; their keys are of the endpoint that is open now */
     void        *close_req;
@@ -123,7 +134,7 @@ typedef struct glue_data {
 typedef struct glue_ep {
     kvcl_xport_ep_t super;
     kvcl_list_t     link;       /* in glue.eps */
-    kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing, or alone */
+    kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing or glue.aside, or alone */
     ucp_ep_h        am;
     glue_data_t     data;
     void            *close_req;
@@ -231,6 +242,7 @@ kvcl_status_t kvcl_glue_reply(kvcl_xport_reply_t *reply, const void *hdr, size_t
 kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
 void          kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
 void          kvcl_glue_complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status); /* now if inside progress */
+void          kvcl_glue_complete_later(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status);
 unsigned      kvcl_glue_am_progress(glue_t *g); /* report completions made outside progress */
 
 /* glue_probe.c: probes of rdma's idle endpoints. */
@@ -269,13 +281,26 @@ kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, ui
 unsigned      kvcl_glue_cma_progress(glue_t *g);
 
 /* glue_data.c: the endpoint for data, which may be closed and opened again while its peer is reached by messages */
-/* Opens it where it is closed. KVCL_ERR_UNSUPPORTED: no native path; KVCL_ERR_UNREACHABLE: not now. */
+/* Opens it where it is closed. KVCL_INPROGRESS: it is not connected yet, so nothing is posted on it;
+ * KVCL_ERR_UNSUPPORTED: no native path; KVCL_ERR_UNREACHABLE: not now. */
 kvcl_status_t kvcl_glue_data_open(glue_ep_t *ep);
 void          kvcl_glue_data_end(kvcl_xport_ep_t *ep); /* rma_end */
 kvcl_status_t kvcl_glue_data_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
 void          kvcl_glue_data_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
 bool          kvcl_glue_data_close(glue_ep_t *ep); /* the peer's endpoint is closed: true when it is done */
+bool          kvcl_glue_data_must_stay(const glue_ep_t *ep); /* it may not be closed yet: it is not connected */
 unsigned      kvcl_glue_data_progress(glue_t *g);
+
+/* glue_wait.c: operations that wait until their endpoint for data is connected */
+void          kvcl_glue_wait_init(glue_t *g);
+kvcl_status_t kvcl_glue_wait_open(glue_t *g);
+void          kvcl_glue_wait_close(glue_t *g);
+void          kvcl_glue_wait_begin(glue_ep_t *ep); /* it is being opened: operations wait from now on */
+/* KVCL_INPROGRESS: it waits. KVCL_ERR_UNREACHABLE: others have waited long enough. */
+kvcl_status_t kvcl_glue_wait(glue_ep_t *ep, const glue_op_t *op);
+/* What waits completes, from progress: of this region, or NULL: of all. */
+void          kvcl_glue_wait_end(glue_ep_t *ep, const kvcl_xport_rmem_t *rmem, kvcl_status_t status);
+unsigned      kvcl_glue_wait_progress(glue_t *g); /* if g->waiting is not empty or g->wait_ns is set */
 
 /* glue_rma.c */
 /* Its keys are released: they are unpacked again for the next endpoint. */

@@ -101,6 +101,14 @@ void kvcl_glue_am_fini(glue_t *g)
     (void)kvcl_mpool_fini(&g->gather);
 }
 
+void kvcl_glue_complete_later(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status)
+{
+    send->status  = status;
+    send->next    = NULL;
+    *g->done_tail = send;
+    g->done_tail  = &send->next;
+}
+
 /* Notify the caller now if called inside progress, else at the next progress. */
 void kvcl_glue_complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status)
 {
@@ -108,10 +116,7 @@ void kvcl_glue_complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status
         send->done(send, status);
         return;
     }
-    send->status  = status;
-    send->next    = NULL;
-    *g->done_tail = send;
-    g->done_tail  = &send->next;
+    kvcl_glue_complete_later(g, send, status);
 }
 
 unsigned kvcl_glue_am_progress(glue_t *g)

@@ -10,7 +10,7 @@
  * Life: open -> (broken: UCX reported a failure; reported once, from progress) -> closed -> freed by progress, when the
  * forced closes are done, no operation is in flight and no remote region is open. UCP closes are issued from progress
  * as well, never inside a UCX callback. The data endpoint outlives ep_close while regions are open, so that a mapping
- * stays while it is copied from.
+ * stays while it is copied from, and while it is not connected yet (in glue.aside, which keeps nobody awake).
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -124,6 +124,7 @@ static kvcl_status_t look_at_path(glue_ep_t *ep, const kvcl_iov_t *data)
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for an endpoint");
         }
         memcpy(ep->data.addr, data->buf, data->len);
+        ep->data.addr_len = data->len;
     }
     return KVCL_OK;
 }
@@ -147,6 +148,8 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
     kvcl_list_init(&ep->failed_link);
     kvcl_list_init(&ep->data.link);
     kvcl_list_init(&ep->data.rmems);
+    kvcl_list_init(&ep->data.waiting);
+    kvcl_list_init(&ep->data.wait_link);
     ucs = kvcl_glue_ucp_ep_open(g->am.worker, am.buf, ep, on_failure, &ep->am);
     if (ucs != UCS_OK) {
         free(ep);
@@ -205,14 +208,17 @@ bool kvcl_glue_ucp_ep_close(ucp_ep_h *ucp_ep, void **req)
 static unsigned reap(glue_t *g)
 {
     unsigned  n = 0;
-    bool      gone;
+    bool      am_gone, gone;
     glue_ep_t *ep, *tmp;
 
     kvcl_list_foreach_safe(ep, tmp, &g->closing, glue_ep_t, failed_link) {
         g->linger = LINGER;
-        gone      = kvcl_glue_ucp_ep_close(&ep->am, &ep->close_req);
-        gone      = kvcl_glue_data_close(ep) && gone;
-        if (gone && (ep->inflight == 0)) {
+        am_gone   = kvcl_glue_ucp_ep_close(&ep->am, &ep->close_req);
+        gone      = kvcl_glue_data_close(ep) && am_gone;
+        if (am_gone && (ep->inflight == 0) && kvcl_list_is_empty(&ep->data.rmems) && kvcl_glue_data_must_stay(ep)) {
+            kvcl_list_del(&ep->failed_link);
+            kvcl_list_add_tail(&g->aside, &ep->failed_link);
+        } else if (gone && (ep->inflight == 0)) {
             kvcl_list_del(&ep->failed_link);
             kvcl_list_del(&ep->link);
             free(ep->data.addr);

@@ -47,21 +47,26 @@ static const glue_packed_t *check_packed(const void *buf, size_t len, uint64_t a
     return packed;
 }
 
+static bool is_open(kvcl_status_t status)
+{
+    return (status == KVCL_OK) || (status == KVCL_INPROGRESS);
+}
+
 /* Is there a native path by UCX, now or once the endpoint for data is opened again? */
 static bool may_have_data(glue_ep_t *ep)
 {
     kvcl_status_t status = kvcl_glue_data_open(ep);
 
-    return ((status == KVCL_OK) || (status == KVCL_ERR_UNREACHABLE)) && ep->data.native;
+    return (is_open(status) || (status == KVCL_ERR_UNREACHABLE)) && ep->data.native;
 }
 
-/* The key for the endpoint as it is open now. */
+/* The key for the endpoint as it is open now. KVCL_INPROGRESS: it is not connected yet. */
 static kvcl_status_t unpack(glue_ep_t *ep, glue_rmem_t *rmem)
 {
     kvcl_status_t status = kvcl_glue_data_open(ep);
     ucs_status_t  ucs;
 
-    if ((status != KVCL_OK) || (rmem->rkey != NULL)) {
+    if (!is_open(status) || (rmem->rkey != NULL)) {
         return status;
     }
     ucs = ucp_ep_rkey_unpack(ep->data.ucp_ep, rmem->packed, &rmem->rkey);
@@ -69,7 +74,7 @@ static kvcl_status_t unpack(glue_ep_t *ep, glue_rmem_t *rmem)
         rmem->rkey = NULL;
         return kvcl_fail(KVCL_ERR_UNREACHABLE, "ucx: a key of the peer's memory: %s", ucs_status_string(ucs));
     }
-    return KVCL_OK;
+    return status;
 }
 
 void kvcl_glue_rmem_unkey(glue_ep_t *ep)
@@ -97,7 +102,7 @@ static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rk
         attr->why_put = "over cma memory is only read";
     } else if ((packed->rkey_len > 0) && may_have_data(ep) && ((rmem->packed = malloc(packed->rkey_len)) != NULL)) {
         memcpy(rmem->packed, rkey, packed->rkey_len);
-        if ((unpack(ep, rmem) != KVCL_OK) && (kvcl_glue_data_open(ep) == KVCL_OK)) {
+        if (!is_open(unpack(ep, rmem)) && is_open(kvcl_glue_data_open(ep))) {
             free(rmem->packed); /* the endpoint is open, and the key does not suit it */
             rmem->packed = NULL;
             attr->why    = "its key does not suit the connection for data";
@@ -185,6 +190,7 @@ void kvcl_glue_rmem_close(kvcl_xport_rmem_t *super)
     glue_rmem_t *rmem = kvcl_container_of(super, glue_rmem_t, super);
     glue_ep_t   *ep   = kvcl_container_of(super->ep, glue_ep_t, super);
 
+    kvcl_glue_wait_end(ep, super, KVCL_ERR_CANCELED);
     if ((rmem->rkey == NULL) || (ep->data.inflight == 0)) {
         free_rmem(rmem);
     } else {
@@ -240,7 +246,8 @@ kvcl_status_t kvcl_glue_rma(const glue_op_t *op)
     kvcl_status_t status = check_run(rmem, op->offset, op->len, op->kind == GLUE_GET);
 
     if (status != KVCL_OK) {
-        return status;
+        return (status == KVCL_INPROGRESS) ? kvcl_glue_wait(kvcl_container_of(rmem->super.ep, glue_ep_t, super), op)
+                                           : status;
     }
     if (rmem->cma) {
         return kvcl_glue_cma_get(kvcl_container_of(rmem->super.ep, glue_ep_t, super), &rmem->process,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REGIONS = 256, OPS = 64, PAGE = 4096 };
+enum { REGIONS = 256, OPS = 64, ENDPOINTS = 16, PAGE = 4096 };
 
 fake_ucp_t fake_ucp;
 
@@ -28,8 +28,20 @@ typedef struct op {
 
 static op_t *ops[OPS];
 
+typedef struct endpoint {
+    ucp_err_handler_t handler;
+    bool              data, connected, failed;
+    op_t              *flush; /* waits for the connection */
+} endpoint_t;
+
+static endpoint_t endpoints[ENDPOINTS];
+static unsigned   n_endpoints;
+static char       data_worker;
+
 void fake_reset(void)
 {
+    n_endpoints = 0;
+    memset(endpoints, 0, sizeof(endpoints));
     memset(&fake_ucp, 0, sizeof(fake_ucp));
     memset(regions, 0, sizeof(regions));
     fake_ucp.limit_pages = UINT64_MAX;
@@ -207,24 +219,53 @@ static ucs_status_ptr_t post(ucp_rkey_h rkey, const ucp_request_param_t *param)
     return op;
 }
 
+/* NULL: a test's own, which is connected. */
+static endpoint_t *endpoint_of(ucp_ep_h ep)
+{
+    endpoint_t *endpoint = (endpoint_t *)(void *)ep;
+
+    return ((endpoint >= endpoints) && (endpoint < endpoints + ENDPOINTS)) ? endpoint : NULL;
+}
+
+static bool is_early(ucp_ep_h ep)
+{
+    const endpoint_t *endpoint = endpoint_of(ep);
+
+    return (endpoint != NULL) && endpoint->data && !endpoint->connected;
+}
+
 ucs_status_ptr_t ucp_get_nbx(ucp_ep_h ep, void *buf, size_t len, uint64_t addr, ucp_rkey_h rkey,
                              const ucp_request_param_t *param)
 {
-    (void)ep;
     (void)buf;
     (void)len;
     (void)addr;
+    fake_ucp.posted_early += is_early(ep);
     return post(rkey, param);
 }
 
 ucs_status_ptr_t ucp_put_nbx(ucp_ep_h ep, const void *buf, size_t len, uint64_t addr, ucp_rkey_h rkey,
                              const ucp_request_param_t *param)
 {
-    (void)ep;
     (void)buf;
     (void)len;
     (void)addr;
+    fake_ucp.posted_early += is_early(ep);
     return post(rkey, param);
+}
+
+ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
+{
+    endpoint_t *endpoint = endpoint_of(ep);
+    op_t       *op;
+
+    if (!is_early(ep)) {
+        return (fake_ucp.in_flight == 0) ? NULL : post(NULL, param);
+    }
+    op              = malloc(sizeof(*op));
+    *op             = (op_t){NULL, param->cb.send, param->user_data};
+    endpoint->flush = op;
+    return op;
 }
 
 void fake_complete(ucs_status_t status)
@@ -242,15 +283,112 @@ void ucp_request_free(void *request)
     free(request);
 }
 
+/* ---- endpoints ---- */
+
+ucp_worker_h fake_data_worker(void)
+{
+    return (ucp_worker_h)(void *)&data_worker;
+}
+
+ucs_status_t ucp_ep_create(ucp_worker_h worker, const ucp_ep_params_t *params, ucp_ep_h *ep_p)
+{
+    endpoint_t *endpoint = &endpoints[n_endpoints++];
+
+    ck_assert_uint_le(n_endpoints, ENDPOINTS);
+    endpoint->handler   = params->err_handler;
+    endpoint->data      = (worker == fake_data_worker());
+    endpoint->connected = fake_ucp.connected;
+    fake_ucp.created   += endpoint->data;
+    *ep_p = (ucp_ep_h)(void *)endpoint;
+    return UCS_OK;
+}
+
+void ucp_ep_print_info(ucp_ep_h ep, FILE *stream)
+{
+    (void)ep;
+    (void)fprintf(stream, "#                 lane[0]:  0:rc_verbs/rxe0:1.0 md[0]\n");
+}
+
+static endpoint_t *last_endpoint(void)
+{
+    unsigned at = n_endpoints;
+
+    while ((at > 0) && !endpoints[at - 1].data) {
+        --at;
+    }
+    ck_assert_uint_gt(at, 0);
+    return &endpoints[at - 1];
+}
+
+static void end_flush(endpoint_t *endpoint, ucs_status_t status)
+{
+    op_t *op = endpoint->flush;
+
+    endpoint->flush = NULL;
+    if (op != NULL) {
+        op->cb(op, status, op->user_data);
+    }
+}
+
+void fake_connect(void)
+{
+    last_endpoint()->connected = true;
+    end_flush(last_endpoint(), UCS_OK);
+}
+
+void fake_fail(void)
+{
+    endpoint_t *endpoint = last_endpoint();
+
+    endpoint->failed = true;
+    endpoint->handler.cb(endpoint->handler.arg, (ucp_ep_h)(void *)endpoint, UCS_ERR_ENDPOINT_TIMEOUT);
+}
+
 /* The forced close of an endpoint: its operations have no more use for their keys, and complete. */
 ucs_status_ptr_t ucp_ep_close_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
 {
-    unsigned i;
+    endpoint_t *endpoint = endpoint_of(ep);
+    unsigned   i;
 
-    (void)ep;
     (void)param;
     for (i = 0; i < fake_ucp.in_flight; ++i) {
         ops[i]->rkey = NULL;
     }
+    if ((endpoint != NULL) && endpoint->data) {
+        ++fake_ucp.closed;
+        fake_ucp.closed_early += !endpoint->connected && !endpoint->failed;
+        end_flush(endpoint, UCS_ERR_CANCELED);
+    }
     return NULL;
+}
+
+/* ---- workers ---- */
+
+ucs_status_t ucp_worker_set_am_recv_handler(ucp_worker_h worker, const ucp_am_handler_param_t *param)
+{
+    (void)worker;
+    (void)param;
+    return UCS_OK;
+}
+
+unsigned ucp_worker_progress(ucp_worker_h worker)
+{
+    (void)worker;
+    return 0;
+}
+
+ucs_status_ptr_t ucp_worker_flush_nbx(ucp_worker_h worker, const ucp_request_param_t *param)
+{
+    (void)worker;
+    (void)param;
+    return NULL;
+}
+
+void ucp_worker_destroy(ucp_worker_h worker)
+{
+    unsigned i;
+
+    for (i = 0; (worker == fake_data_worker()) && (i < n_endpoints); ++i) {
+        fake_ucp.left += (endpoints[i].flush != NULL);
+    }
 }

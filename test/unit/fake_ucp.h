@@ -1,6 +1,6 @@
 /*
- * The calls of UCX for memory, keys, gets and puts, by this process itself: no port is needed. Registrations follow the
- * rules of UCX 1.13's cache with RCACHE_MAX_REGIONS=0, which ucx_glue/glue_keys.c depends on.
+ * The calls of UCX for memory, keys, endpoints, gets and puts, by this process itself: no port is needed. Registrations
+ * follow the rules of UCX 1.13's cache with RCACHE_MAX_REGIONS=0, which ucx_glue/glue_keys.c depends on.
  */
 #ifndef KVCL_TEST_FAKE_UCP_H
 #define KVCL_TEST_FAKE_UCP_H
@@ -15,6 +15,13 @@ typedef struct fake_ucp {
     unsigned keys;        /* that exist */
     unsigned in_flight;
     unsigned used_after;  /* operations that were in flight when their key was destroyed, and their endpoint was open */
+    /* endpoints of fake_data_worker(): each is connected by fake_connect(), or from the start */
+    bool     connected;   /* from the start */
+    unsigned created;
+    unsigned closed;
+    unsigned closed_early; /* before they were connected or had failed */
+    unsigned posted_early; /* gets and puts on them, before they were connected */
+    unsigned left;        /* with an operation in flight when their worker was destroyed: UCX ends the process */
 } fake_ucp_t;
 
 extern fake_ucp_t fake_ucp;
@@ -28,5 +35,9 @@ void     fake_use(const void *addr);
 void     fake_unuse(const void *addr);
 /* The oldest operation in flight completes. */
 void     fake_complete(ucs_status_t status);
+ucp_worker_h fake_data_worker(void);
+/* Of its endpoints, the one that was created last. */
+void     fake_connect(void);
+void     fake_fail(void); /* before it is connected; its flush completes when it is closed */
 
 #endif

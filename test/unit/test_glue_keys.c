@@ -41,12 +41,16 @@ static void open_peer(void)
     g.direct    = true;
     g.done_tail = &g.done_head;
     kvcl_list_init(&g.ending);
+    kvcl_list_init(&g.aside);
+    kvcl_glue_wait_init(&g);
     ep.super.xport  = &g.super;
     ep.data.addr    = &any;
     ep.data.ucp_ep  = (ucp_ep_h)(void *)&any;
     ep.data.native  = true;
     kvcl_list_init(&ep.data.link);
     kvcl_list_init(&ep.data.rmems);
+    kvcl_list_init(&ep.data.waiting);
+    kvcl_list_init(&ep.data.wait_link);
 }
 
 static kvcl_xport_rmem_t *open_region(void)
