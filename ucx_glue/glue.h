@@ -118,6 +118,7 @@ typedef struct glue_data {
     size_t      addr_len;
     ucp_ep_h    ucp_ep;      /* opened by the first rmem_open; NULL: closed */
     bool        opening;     /* it is not connected yet: UCX has not completed the flush that was posted first */
+    bool        flushed;     /* in glue.aside: connected, and flushed again */
     kvcl_list_t waiting;     /* gets, puts and flushes that are posted when it is: glue_wait.c */
     kvcl_list_t wait_link;   /* in glue.waiting, or alone */
     uint64_t    wait_ns;     /* they wait until then */

@@ -182,11 +182,16 @@ bool kvcl_glue_data_must_stay(const glue_ep_t *ep)
     return ep->data.opening && !ep->data.failed && !glue_of(ep->super.xport)->leaving;
 }
 
+/* It is flushed once more: the peer waits for UCX's last message, which is sent when this side is connected. */
 static void end_aside(glue_t *g)
 {
     glue_ep_t *ep, *next;
 
     kvcl_list_foreach_safe (ep, next, &g->aside, glue_ep_t, failed_link) {
+        if (!ep->data.opening && !ep->data.failed && !ep->data.flushed) {
+            ep->data.flushed = true;
+            await_connection(ep);
+        }
         if (!kvcl_glue_data_must_stay(ep)) {
             kvcl_list_del(&ep->failed_link);
             kvcl_list_add_tail(&g->closing, &ep->failed_link);

@@ -260,7 +260,7 @@ ucs_status_ptr_t ucp_ep_flush_nbx(ucp_ep_h ep, const ucp_request_param_t *param)
     op_t       *op;
 
     if (!is_early(ep)) {
-        return (fake_ucp.in_flight == 0) ? NULL : post(NULL, param);
+        return ((fake_ucp.in_flight == 0) && !fake_ucp.unsent) ? NULL : post(NULL, param);
     }
     op              = malloc(sizeof(*op));
     *op             = (op_t){NULL, param->cb.send, param->user_data};

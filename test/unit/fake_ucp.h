@@ -17,6 +17,7 @@ typedef struct fake_ucp {
     unsigned used_after;  /* operations that were in flight when their key was destroyed, and their endpoint was open */
     /* endpoints of fake_data_worker(): each is connected by fake_connect(), or from the start */
     bool     connected;   /* from the start */
+    bool     unsent;      /* a connected one has a message to send: a flush is in flight until fake_complete() */
     unsigned created;
     unsigned closed;
     unsigned closed_early; /* before they were connected or had failed */

@@ -306,8 +306,15 @@ START_TEST(a_closed_peer_keeps_it_aside)
     rmem  = open_region(again);
     ck_assert_int_eq(post(rmem, &get), KVCL_ERR_UNREACHABLE);
     ck_assert_uint_eq(fake_ucp.created, 1);
+    fake_ucp.unsent = (_i == 0);
     (_i == 0) ? fake_connect() : fake_fail();
     progress();
+    if (_i == 0) { /* the last message of the connection */
+        ck_assert_uint_eq(fake_ucp.closed, 0);
+        fake_ucp.unsent = false;
+        fake_complete(UCS_OK);
+        progress();
+    }
     ck_assert_uint_eq(fake_ucp.closed, 1);
     ck_assert(kvcl_list_is_empty(&g->aside) && kvcl_list_is_empty(&g->closing));
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
