@@ -1,8 +1,8 @@
 #!/bin/sh
 # Payload is copied in one place: in rooms that move it, memcpy and memmove copy objects, so that their length has a
 # sizeof or is a constant. Bytes of any other length go through src/weave (kvcl_copy_bytes, kvcl_copy_pieces,
-# kvcl_bulk_copy), or through the copies of src/base for bytes that their owner may be writing (copy_racy.h) and for sums
-# (sum_copy.h). src/loop, the transport of one process for tests, copies by itself.
+# kvcl_bulk_copy), or through the copies of src/base for bytes that their owner may be writing (copy_racy.h) and for
+# sums (sum_copy.h). src/loop, the transport of one process for tests, copies by itself.
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"

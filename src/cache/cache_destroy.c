@@ -86,7 +86,8 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     if ((cache->store != NULL) && !((kvcl_cache_user_t *)cache->store)->release(cache)) {
         kvcl_unlock(ctx);
         kvcl_log_error("cache \"%s\" is still used by a store and is not destroyed", cache->name);
-        (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is still used by a store and is not destroyed", cache->name);
+        (void)kvcl_fail(KVCL_ERR_BUSY,
+                        "cache \"%s\" is still used by a store and is not destroyed", cache->name);
         return;
     }
     if (cache->n_over != 0) { /* one of those could not be destroyed, and has logged that */

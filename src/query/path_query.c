@@ -187,7 +187,8 @@ static void add_cache(found_list_t *list, const kvcl_rcache_t *rcache)
         .get_path = path_word(kvcl_rcache_path(rcache, false), true),
         .put_path = path_word(kvcl_rcache_path(rcache, true), rcache->writable),
         .why      = why_of(kvcl_rcache_path(rcache, false), &rcache->regions[0], rcache->why_served),
-        .put_why  = rcache->writable ? why_of(kvcl_rcache_path(rcache, true), &rcache->regions[0], rcache->why_put) : "",
+        .put_why  = rcache->writable ? why_of(kvcl_rcache_path(rcache, true), &rcache->regions[0], rcache->why_put)
+                                     : "",
     };
 }
 

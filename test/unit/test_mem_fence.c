@@ -1,6 +1,6 @@
 /*
- * Memory that is revoked while a transport cannot make peers' keys invalid (the fault keep_keys of the loop), and caches
- * that cannot be destroyed: what the calls report, and that they can be repeated.
+ * Memory that is revoked while a transport cannot make peers' keys invalid (the fault keep_keys of the loop), and
+ * caches that cannot be destroyed: what the calls report, and that they can be repeated.
  */
 #include "config.h"
 #include "test_base.h"

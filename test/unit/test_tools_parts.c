@@ -359,7 +359,8 @@ static const struct {
 START_TEST(a_memory_has_its_words)
 {
     const kvcl_memory_info_t info = {.size = sizeof(info), .get_path = memories[_i].get_path,
-                                     .put_path = memories[_i].put_path, .why = memories[_i].why, .put_why = memories[_i].put_why};
+                                     .put_path = memories[_i].put_path, .why = memories[_i].why,
+                                     .put_why = memories[_i].put_why};
     char                     text[MEMORY_TEXT_MAX];
 
     memory_text(&info, text, memories[_i].cap);

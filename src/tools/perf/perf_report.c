@@ -242,7 +242,8 @@ static void print_asked(const figures_t *f)
 {
     if (isfinite(f->beside_ratio)) {
         printf("  %-12s %.3f times as fast as %s; asked: %.2f\n",
-               (f->beside_ratio < f->asked.ratio) ? "short" : "reached", f->beside_ratio, perf_beside_name(f->asked.beside), f->asked.ratio);
+               (f->beside_ratio < f->asked.ratio) ? "short" : "reached", f->beside_ratio,
+               perf_beside_name(f->asked.beside), f->asked.ratio);
     }
 }
 
