@@ -574,9 +574,9 @@ static void locked(cf_t *cf)
 
 static const cf_case_t cases[] = {
     {"churn", churn, CF_RACY},
-    {"revoke_puts", revoke_puts, CF_RACY},
+    {"revoke_puts", revoke_puts, CF_RACY | CF_MIXES},
     {"free_gets", free_gets, CF_RACY},
-    {"stale_twice", stale_twice, CF_RACY}, /* several gets into the same blocks at once */
+    {"stale_twice", stale_twice, CF_RACY | CF_MIXES}, /* several gets into the same blocks at once */
     {"locked", locked, CF_RACY | CF_RDMA},
     {NULL, NULL, 0},
 };

@@ -14,13 +14,13 @@
 #include "base/copy_racy.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sum_copy.h"
 #include "store/cold/listing.h"
 #include "store/pool/pool.h"
-#include "store/pool/publish_own.h"
 
 #include <stdlib.h>
 
-enum { BATCH = 128 };
+enum { BATCH = 128, SUM_SLICE = 4096 };
 
 typedef struct victim {
     kvcl_cold_class_t *cls;
@@ -114,15 +114,42 @@ static unsigned choose(kvcl_cold_t *cold, uint32_t order[KVCL_COLD_AHEAD_MAX], v
 
 /* ---- writing ---- */
 
-/* A kvcl_tier_fill_t. A pool's block is plain bytes. */
+/* A pool's block is plain bytes. */
+static const uint8_t *block_of(const victim_t *victim)
+{
+    const kvcl_cache_h pool = victim->cls->pool->cache;
+
+    return (const uint8_t *)pool->bases[0] + (victim->slot * pool->shape.block_bytes);
+}
+
+static bool is_still_there(const victim_t *victim)
+{
+    return kvcl_slots_gen_is(&victim->cls->pool->cache->gens[victim->slot], victim->gen);
+}
+
+/* A kvcl_tier_fill_t. */
 static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
 {
-    const victim_t     *victim = arg;
-    const kvcl_cache_h pool    = victim->cls->pool->cache;
-    uint64_t           bytes   = pool->shape.block_bytes;
+    const victim_t *victim = arg;
 
-    kvcl_copy_racy(dst, (const uint8_t *)pool->bases[0] + (victim->slot * bytes) + off, len);
-    return (off + len < bytes) || kvcl_slots_gen_is(&pool->gens[victim->slot], victim->gen);
+    kvcl_copy_racy(dst, block_of(victim) + off, len);
+    return (off + len < victim->cls->pool->cache->shape.block_bytes) || is_still_there(victim);
+}
+
+/* Slices are copied and summed in one pass: a put may overwrite the block meanwhile. False: it may have done so. */
+static bool sum_block(victim_t *victim)
+{
+    const uint8_t *block = block_of(victim);
+    uint64_t      bytes  = victim->cls->pool->cache->shape.block_bytes, off;
+    uint8_t       slice[SUM_SLICE];
+    kvcl_sum_t    sum;
+
+    kvcl_sum_init(&sum);
+    for (off = 0; off < bytes; off += SUM_SLICE) {
+        kvcl_sum_copy(&sum, slice, block + off, (bytes - off < SUM_SLICE) ? bytes - off : SUM_SLICE);
+    }
+    victim->sum = kvcl_sum_end(&sum);
+    return is_still_there(victim);
 }
 
 /* The tier has one block of a key: a block of another size that it held before has left it. */
@@ -134,11 +161,8 @@ static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
     kvcl_status_t   status;
     bool            other;
 
-    if (!victim->summed) {
-        victim->sum = kvcl_store_block_sum(pool, victim->slot);
-        if (!kvcl_slots_gen_is(&pool->gens[victim->slot], victim->gen)) {
-            return KVCL_ERR_STALE;
-        }
+    if (!victim->summed && !sum_block(victim)) {
+        return KVCL_ERR_STALE;
     }
     other  = (kvcl_tier_find(cold->tier, victim->key.bytes, &old) == KVCL_OK) && (old.len != pool->shape.block_bytes);
     status = kvcl_tier_append_by(cold->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
