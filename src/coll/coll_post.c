@@ -165,14 +165,18 @@ static void place_my_part(const call_t *call)
     }
 }
 
-/* No steps: one rank, or no bytes. The collective still takes its number. */
-static kvcl_status_t finish_empty(const call_t *call, kvcl_coll_comm_t *cc, kvcl_req_h *req_p)
+/* No steps: one rank, or no bytes. The collective still takes its number. Its callback, on another thread, may free the
+ * communicator at once, so the plan is returned before. */
+static kvcl_status_t finish_empty(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan, kvcl_req_h *req_p)
 {
+    kvcl_context_h ctx = call->comm->ctx;
+
     place_my_part(call);
-    kvcl_lock(call->comm->ctx);
+    kvcl_lock(ctx);
     cc->seqs = ++call->comm->coll_seq;
-    kvcl_unlock(call->comm->ctx);
-    return kvcl_req_instant(call->comm->ctx, KVCL_OK, call->params.cb, call->params.cb_arg, req_p); /* cb may run now */
+    kvcl_plan_cache_put(&cc->plans, plan);
+    kvcl_unlock(ctx);
+    return kvcl_req_instant(ctx, KVCL_OK, call->params.cb, call->params.cb_arg, req_p);
 }
 
 static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
@@ -221,9 +225,7 @@ static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_r
         return status;
     }
     if (plan->plan.count == 0) {
-        status = finish_empty(call, cc, req_p);
-        return_plan(call->comm->ctx, cc, plan);
-        return status;
+        return finish_empty(call, cc, plan, req_p);
     }
     status = find_peers(call->comm, &plan->plan);
     if (status == KVCL_OK) {
