@@ -191,6 +191,19 @@ static inline glue_t *glue_of(kvcl_xport_t *xport)
     return kvcl_container_of(xport, glue_t, super);
 }
 
+/* An operation is in flight from here on; it has ended. */
+static inline void glue_begin_op(glue_ep_t *ep)
+{
+    ++ep->inflight;
+    ++glue_of(ep->super.xport)->inflight;
+}
+
+static inline void glue_end_op(glue_ep_t *ep)
+{
+    --ep->inflight;
+    --glue_of(ep->super.xport)->inflight;
+}
+
 /* glue_status.c: the one place that maps a UCX status to a kvcl_status_t. */
 kvcl_status_t kvcl_glue_status(ucs_status_t status);
 

@@ -140,8 +140,7 @@ void kvcl_glue_send_done(void *request, ucs_status_t status, void *user_data)
     glue_ep_t         *ep   = send->priv;
 
     ucp_request_free(request);
-    --ep->inflight;
-    --glue_of(ep->super.xport)->inflight;
+    glue_end_op(ep);
     kvcl_glue_complete(glue_of(ep->super.xport), send, kvcl_glue_status(status));
 }
 
@@ -167,8 +166,7 @@ static void copy_done(void *request, ucs_status_t status, void *user_data)
         ucp_request_free(request);
     }
     if (copy->ep != NULL) {
-        --copy->ep->inflight;
-        --glue_of(copy->ep->super.xport)->inflight;
+        glue_end_op(copy->ep);
     }
     kvcl_mpool_put(copy->pool, copy);
 }
@@ -182,8 +180,7 @@ kvcl_status_t kvcl_glue_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *
         return kvcl_fail(kvcl_glue_status(UCS_PTR_STATUS(ptr)), "ucx: %s: %s", what,
                          ucs_status_string(UCS_PTR_STATUS(ptr)));
     }
-    ++ep->inflight;
-    ++glue_of(ep->super.xport)->inflight;
+    glue_begin_op(ep);
     return KVCL_INPROGRESS;
 }
 
@@ -241,8 +238,7 @@ static kvcl_status_t send_copy(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, const 
     ptr   = ucp_am_send_nbx(ucp_ep, GLUE_AM_ID, copy->bytes, hdr_len, copy->bytes + room, len, &param);
     if (UCS_PTR_IS_PTR(ptr)) {
         if (ep != NULL) {
-            ++ep->inflight;
-            ++g->inflight;
+            glue_begin_op(ep);
         }
         return KVCL_OK;
     }

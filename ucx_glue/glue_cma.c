@@ -75,8 +75,7 @@ kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, ui
     *read         = (glue_read_t){.ep = ep, .process = process, .from = from, .to = buf, .len = len, .send = send};
     *g->read_tail = read;
     g->read_tail  = &read->next;
-    ++ep->inflight;
-    ++g->inflight;
+    glue_begin_op(ep);
     return KVCL_INPROGRESS;
 }
 
@@ -89,8 +88,7 @@ static void end(glue_t *g, kvcl_status_t status)
     if (g->read_head == NULL) {
         g->read_tail = &g->read_head;
     }
-    --read->ep->inflight;
-    --g->inflight;
+    glue_end_op(read->ep);
     kvcl_mpool_put(&g->reads, read);
     kvcl_glue_complete(g, send, status);
 }
