@@ -37,7 +37,7 @@ static void destroy(glue_t *g)
     if (g->epfd >= 0) {
         close(g->epfd);
     }
-    kvcl_glue_probe_close(g);
+    kvcl_glue_timer_close(&g->probe_timer);
     kvcl_glue_wait_close(g);
     kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);
@@ -72,7 +72,7 @@ static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params, bool
         status = open_epoll(g);
     }
     if ((status == KVCL_OK) && (g->data.ctx != NULL)) {
-        status = kvcl_glue_wait_open(g);
+        status = kvcl_glue_timer_open(g, &g->wait_timer);
     }
     if ((status == KVCL_OK) && rdma) {
         status = kvcl_glue_probe_open(g);
@@ -92,12 +92,12 @@ static kvcl_status_t open_instance(const kvcl_xport_ops_t *ops, const kvcl_xport
     if (g == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a context");
     }
-    g->super.ops = ops;
-    g->cbs       = params->cbs;
-    g->epfd      = -1;
-    g->probe_fd  = -1;
-    g->done_tail = &g->done_head;
-    g->read_tail = &g->read_head;
+    g->super.ops      = ops;
+    g->cbs            = params->cbs;
+    g->epfd           = -1;
+    g->probe_timer.fd = -1;
+    g->done_tail      = &g->done_head;
+    g->read_tail      = &g->read_head;
     kvcl_mpool_init(&g->reads, "reads of other processes", sizeof(glue_read_t), 64, 0);
     kvcl_glue_wait_init(g);
     kvcl_list_init(&g->eps);
@@ -144,7 +144,7 @@ static unsigned glue_progress(kvcl_xport_t *xport)
         n += kvcl_glue_cma_progress(g);
     }
     g->direct = false;
-    if (g->probe_ns != 0) {
+    if (g->probe_timer.due_ns != 0) {
         kvcl_glue_probe(g);
     }
     return n + kvcl_glue_ep_progress(g);
@@ -184,7 +184,7 @@ static void keep(glue_t *g)
 
     kvcl_log_debug("ucx: a peer does not read a wireup reply; the worker is kept");
     close(g->epfd);
-    kvcl_glue_probe_close(g);
+    kvcl_glue_timer_close(&g->probe_timer);
     kvcl_glue_wait_close(g);
     kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);

@@ -61,6 +61,12 @@ typedef struct glue_side {
     int           efd;      /* owned by the worker: not to be closed */
 } glue_side_t;
 
+/* glue_timer.c */
+typedef struct glue_timer {
+    int      fd;     /* -1: not open */
+    uint64_t due_ns; /* 0: not set */
+} glue_timer_t;
+
 /* The keys of freed memory: glue_keys.c. */
 typedef struct glue_keys {
     char      *pages;    /* two; NULL: not an instance of rdma */
@@ -102,10 +108,8 @@ typedef struct glue {
     struct glue_read  **read_tail;
     bool              direct;  /* inside progress: completions may be reported at once */
     unsigned          linger;  /* progress calls still needed: UCX frees closed endpoints only there */
-    int               probe_fd; /* timer; -1: no probes */
-    uint64_t          probe_ns; /* when the next one is due; 0: no endpoint */
-    int               wait_fd; /* timer; -1: none */
-    uint64_t          wait_ns; /* when it is due; 0: nothing waits */
+    glue_timer_t      probe_timer; /* fd -1: no probes; not set: no endpoint */
+    glue_timer_t      wait_timer;  /* not set: nothing waits */
     glue_keys_t       keys;
     bool              counted; /* by kvcl_glue_lock_port() */
     size_t            inflight; /* of all endpoints */
@@ -259,9 +263,13 @@ void          kvcl_glue_complete(glue_t *g, kvcl_xport_send_t *send, kvcl_status
 void          kvcl_glue_complete_later(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status);
 unsigned      kvcl_glue_am_progress(glue_t *g); /* report completions made outside progress */
 
-/* glue_probe.c: probes of rdma's idle endpoints. */
+/* glue_timer.c: a timer that wakes a sleeping owner of the context after due_ns, in the time of kvcl_now_ns(). */
+kvcl_status_t kvcl_glue_timer_open(glue_t *g, glue_timer_t *timer);
+void          kvcl_glue_timer_close(glue_timer_t *timer);
+void          kvcl_glue_timer_set(glue_timer_t *timer, uint64_t due_ns); /* 0: stop */
+
+/* glue_probe.c: probes of rdma's endpoints. */
 kvcl_status_t kvcl_glue_probe_open(glue_t *g);
-void          kvcl_glue_probe_close(glue_t *g);
 void          kvcl_glue_probe_begin(glue_t *g); /* an endpoint was made */
 void          kvcl_glue_probe(glue_t *g);       /* in progress: probe what is due */
 
@@ -307,14 +315,13 @@ unsigned      kvcl_glue_data_progress(glue_t *g);
 
 /* glue_wait.c: operations that wait until their endpoint for data is connected */
 void          kvcl_glue_wait_init(glue_t *g);
-kvcl_status_t kvcl_glue_wait_open(glue_t *g);
 void          kvcl_glue_wait_close(glue_t *g);
 void          kvcl_glue_wait_begin(glue_ep_t *ep); /* it is being opened: operations wait from now on */
 /* KVCL_INPROGRESS: it waits. KVCL_ERR_UNREACHABLE: others have waited long enough. */
 kvcl_status_t kvcl_glue_wait(glue_ep_t *ep, const glue_op_t *op);
 /* What waits completes, from progress: of this region, or NULL: of all. */
 void          kvcl_glue_wait_end(glue_ep_t *ep, const kvcl_xport_rmem_t *rmem, kvcl_status_t status);
-unsigned      kvcl_glue_wait_progress(glue_t *g); /* if g->waiting is not empty or g->wait_ns is set */
+unsigned      kvcl_glue_wait_progress(glue_t *g); /* if g->waiting is not empty or g->wait_timer is set */
 
 /* glue_rma.c */
 /* Its keys are released: they are unpacked again for the next endpoint. */

@@ -207,7 +207,7 @@ unsigned kvcl_glue_data_progress(glue_t *g)
     if (g->keys.due) {
         kvcl_glue_keys_progress(g);
     }
-    if (!kvcl_list_is_empty(&g->waiting) || (g->wait_ns != 0)) {
+    if (!kvcl_list_is_empty(&g->waiting) || (g->wait_timer.due_ns != 0)) {
         n += kvcl_glue_wait_progress(g);
     }
     end_aside(g);

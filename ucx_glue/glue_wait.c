@@ -3,9 +3,9 @@
  * that is ended moves no byte, and the endpoint need not be closed for it. They wait at most WAIT_NS from the opening,
  * so that a peer that answers late, or never, is served by messages instead.
  *
- * Owns: the lists of what waits, and a timer that wakes a sleeping owner of the context at the end of that time.
- * Invariants: an endpoint is in glue.waiting while its list is not empty; what waits is counted in flight; it is posted
- * in the order of the calls; it completes from progress only. Locks: the engine lock.
+ * Owns: the lists of what waits, and a timer for the end of that time (glue_timer.c). Invariants: an endpoint is in
+ * glue.waiting while its list is not empty; what waits is counted in flight; it is posted in the order of the calls; it
+ * completes from progress only. Locks: the engine lock.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -13,11 +13,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-
-#include <errno.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #define WAIT_NS (1 * KVCL_NS_PER_SEC)
 
@@ -28,43 +23,15 @@ typedef struct glue_wait {
 
 void kvcl_glue_wait_init(glue_t *g)
 {
-    g->wait_fd = -1;
+    g->wait_timer.fd = -1;
     kvcl_list_init(&g->waiting);
     kvcl_mpool_init(&g->waits, "operations that wait", sizeof(glue_wait_t), 64, 0);
 }
 
-kvcl_status_t kvcl_glue_wait_open(glue_t *g)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-
-    g->wait_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if ((g->wait_fd < 0) || (epoll_ctl(g->epfd, EPOLL_CTL_ADD, g->wait_fd, &event) != 0)) {
-        return kvcl_fail_errno(KVCL_ERR_IO, errno, "ucx: no timer");
-    }
-    return KVCL_OK;
-}
-
 void kvcl_glue_wait_close(glue_t *g)
 {
-    if (g->wait_fd >= 0) {
-        close(g->wait_fd);
-        g->wait_fd = -1;
-    }
+    kvcl_glue_timer_close(&g->wait_timer);
     (void)kvcl_mpool_fini(&g->waits);
-}
-
-/* It fires after that time, so that the thread it wakes finds it passed. 0: stop. */
-static void set_timer(glue_t *g, uint64_t at_ns)
-{
-    uint64_t          now   = kvcl_now_ns();
-    uint64_t          after = (at_ns == 0) ? 0 : (at_ns > now) ? at_ns - now + KVCL_NS_PER_MS : KVCL_NS_PER_MS;
-    struct itimerspec at    = {.it_value = {.tv_sec  = (time_t)(after / KVCL_NS_PER_SEC),
-                                            .tv_nsec = (long)(after % KVCL_NS_PER_SEC)}};
-
-    g->wait_ns = at_ns;
-    if (g->wait_fd >= 0) {
-        (void)timerfd_settime(g->wait_fd, 0, &at, NULL); /* also makes it unreadable */
-    }
 }
 
 void kvcl_glue_wait_begin(glue_ep_t *ep)
@@ -89,10 +56,9 @@ kvcl_status_t kvcl_glue_wait(glue_ep_t *ep, const glue_op_t *op)
         kvcl_list_add_tail(&g->waiting, &ep->data.wait_link);
     }
     kvcl_list_add_tail(&ep->data.waiting, &wait->link);
-    ++ep->inflight;
-    ++g->inflight;
-    if ((g->wait_ns == 0) || (ep->data.wait_ns < g->wait_ns)) {
-        set_timer(g, ep->data.wait_ns);
+    glue_begin_op(ep);
+    if ((g->wait_timer.due_ns == 0) || (ep->data.wait_ns < g->wait_timer.due_ns)) {
+        kvcl_glue_timer_set(&g->wait_timer, ep->data.wait_ns);
     }
     return KVCL_INPROGRESS;
 }
@@ -100,13 +66,10 @@ kvcl_status_t kvcl_glue_wait(glue_ep_t *ep, const glue_op_t *op)
 /* It waits no longer. */
 static void take(glue_ep_t *ep, glue_wait_t *wait, glue_op_t *op)
 {
-    glue_t *g = glue_of(ep->super.xport);
-
     *op = wait->op;
     kvcl_list_del(&wait->link);
-    kvcl_mpool_put(&g->waits, wait);
-    --ep->inflight;
-    --g->inflight;
+    kvcl_mpool_put(&glue_of(ep->super.xport)->waits, wait);
+    glue_end_op(ep);
 }
 
 void kvcl_glue_wait_end(glue_ep_t *ep, const kvcl_xport_rmem_t *rmem, kvcl_status_t status)
@@ -147,8 +110,8 @@ static void start(glue_ep_t *ep)
 
 unsigned kvcl_glue_wait_progress(glue_t *g)
 {
-    uint64_t  at_ns = 0;
-    unsigned  n     = 0;
+    uint64_t  due_ns = 0;
+    unsigned  n      = 0;
     glue_ep_t *ep, *next;
 
     kvcl_list_foreach_safe (ep, next, &g->waiting, glue_ep_t, data.wait_link) {
@@ -162,13 +125,13 @@ unsigned kvcl_glue_wait_progress(glue_t *g)
             kvcl_log_debug("ucx: a connection for data is not made yet: messages carry the bytes");
             kvcl_glue_wait_end(ep, NULL, KVCL_ERR_UNREACHABLE);
         } else {
-            at_ns = ((at_ns == 0) || (ep->data.wait_ns < at_ns)) ? ep->data.wait_ns : at_ns;
+            due_ns = ((due_ns == 0) || (ep->data.wait_ns < due_ns)) ? ep->data.wait_ns : due_ns;
             continue;
         }
         ++n;
     }
-    if (at_ns != g->wait_ns) {
-        set_timer(g, at_ns);
+    if (due_ns != g->wait_timer.due_ns) {
+        kvcl_glue_timer_set(&g->wait_timer, due_ns);
     }
     return n;
 }
