@@ -23,18 +23,19 @@
 #include <string.h>
 #include <unistd.h>
 
+/* TCP is not for data. Those before CUDA_COPY exist on every machine, the others where there is a GPU. */
+enum { TCP, POSIX, CMA, CUDA_COPY, CUDA_IPC, TRANSPORTS };
+
 static const struct {
     const char *name;
     const char *aliases; /* the user's names for it, with a comma before and after each */
-} transports[] = {
-    {"tcp", ",tcp,all,"}, /* not for data, whose list starts after it */
-    {"posix", ",posix,mm,sm,shm,all,"},
-    {"cma", ",cma,sm,shm,all,"}, /* the transports so far exist on every machine */
-    {"cuda_copy", ",cuda_copy,cuda,all,"},
-    {"cuda_ipc", ",cuda_ipc,cuda,all,"},
+} transports[TRANSPORTS] = {
+    [TCP]       = {"tcp", ",tcp,all,"},
+    [POSIX]     = {"posix", ",posix,mm,sm,shm,all,"},
+    [CMA]       = {"cma", ",cma,sm,shm,all,"},
+    [CUDA_COPY] = {"cuda_copy", ",cuda_copy,cuda,all,"},
+    [CUDA_IPC]  = {"cuda_ipc", ",cuda_ipc,cuda,all,"},
 };
-
-enum { TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
 
 static void __attribute__((format(printf, 3, 4))) append(char *list, size_t cap, const char *fmt, ...)
 {
@@ -109,13 +110,14 @@ static void plan_data(glue_plan_t *plan, const char *have)
     bool       any   = false;
     size_t     i;
 
-    plan->cma = allows(user, transports[2].aliases);
-    for (i = 3; i < TRANSPORTS; ++i) {
+    plan->cma = allows(user, transports[CMA].aliases);
+    for (i = CUDA_COPY; i < TRANSPORTS; ++i) {
         any = any || (allows(user, transports[i].aliases) && (plan->path == GLUE_PATH_AUTO) &&
                       kvcl_glue_list_has(have, transports[i].name));
     }
-    for (i = 1; any && (i < TRANSPORTS); ++i) {
-        if (allows(user, transports[i].aliases) && ((i <= 2) || kvcl_glue_list_has(have, transports[i].name))) {
+    for (i = POSIX; any && (i < TRANSPORTS); ++i) {
+        if (allows(user, transports[i].aliases) &&
+            ((i < CUDA_COPY) || kvcl_glue_list_has(have, transports[i].name))) {
             append(plan->data_tls, sizeof(plan->data_tls), "%s", transports[i].name);
         }
     }
@@ -140,21 +142,18 @@ static kvcl_status_t plan_path(const char *path, glue_plan_t *plan)
 static kvcl_status_t plan_messages(glue_plan_t *plan, bool beside_tcp)
 {
     const char *user = kvcl_settings_getenv(NULL, "UCX_TLS");
+    bool       posix = allows(user, transports[POSIX].aliases);
 
     if (plan->listens) {
         append(plan->am_tls, sizeof(plan->am_tls), "%s", (plan->path == GLUE_PATH_TCP) ? "tcp" :
                (plan->path == GLUE_PATH_SHM) ? "posix,self" : "posix,self,tcp");
         return KVCL_OK;
     }
-    if (!allows(user, transports[1].aliases) && beside_tcp) {
-        append(plan->am_tls, sizeof(plan->am_tls), "self");
-        return KVCL_OK;
-    }
-    if (!allows(user, transports[1].aliases)) {
+    if (!posix && !beside_tcp) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "UCX_TLS=%s forbids shared memory, and KVCL_NET names no interface "
                          "for TCP: unset UCX_TLS, or set KVCL_NET (lo for ranks of one host)", user);
     }
-    append(plan->am_tls, sizeof(plan->am_tls), "posix,self");
+    append(plan->am_tls, sizeof(plan->am_tls), "%s", posix ? "posix,self" : "self");
     return KVCL_OK;
 }
 
