@@ -50,19 +50,32 @@ static kvcl_status_t register_range(glue_t *g, glue_mem_t *mem)
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
+/* NULL: no memory for it, with a sentence. */
+static glue_mem_t *new_mem(kvcl_xport_t *xport, void *addr, size_t len, bool device)
 {
-    glue_t        *g   = glue_of(xport);
-    glue_mem_t    *mem = calloc(1, sizeof(*mem));
-    kvcl_status_t status;
+    glue_mem_t *mem = calloc(1, sizeof(*mem));
 
     if (mem == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a region");
+        (void)kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a region");
+        return NULL;
     }
     mem->super.xport = xport;
     mem->addr        = addr;
     mem->len         = len;
-    status           = registers(g) ? register_range(g, mem) : KVCL_OK;
+    mem->device      = device;
+    return mem;
+}
+
+kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len, kvcl_xport_mem_t **mem_p)
+{
+    glue_t        *g   = glue_of(xport);
+    glue_mem_t    *mem = new_mem(xport, addr, len, false);
+    kvcl_status_t status;
+
+    if (mem == NULL) {
+        return KVCL_ERR_NO_MEMORY;
+    }
+    status = registers(g) ? register_range(g, mem) : KVCL_OK;
     if (status != KVCL_OK) {
         free(mem);
         return status;
@@ -102,15 +115,11 @@ kvcl_status_t kvcl_glue_mem_register_device(kvcl_xport_t *xport, void *addr, siz
     if ((g->data.ctx == NULL) || !(g->plan.gpudirect || kvcl_glue_list_has(g->plan.data_tls, "cuda_ipc"))) {
         return KVCL_ERR_UNSUPPORTED;
     }
-    mem = calloc(1, sizeof(*mem));
+    mem = new_mem(xport, addr, len, true);
     if (mem == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a region");
+        return KVCL_ERR_NO_MEMORY;
     }
-    mem->super.xport = xport;
-    mem->addr        = addr;
-    mem->len         = len;
-    mem->device      = true;
-    ucs              = ucp_mem_map(g->data.ctx, &params, &mem->memh);
+    ucs = ucp_mem_map(g->data.ctx, &params, &mem->memh);
     if ((ucs == UCS_OK) && g->plan.rdma && !has_key(g, mem->memh)) {
         (void)ucp_mem_unmap(g->data.ctx, mem->memh);
         ucs = UCS_ERR_UNSUPPORTED;
