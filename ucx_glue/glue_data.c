@@ -160,7 +160,7 @@ void kvcl_glue_data_done(void *request, ucs_status_t status, void *user_data)
     glue_data_t       *data = &ep->data;
 
     --data->inflight;
-    --glue_of(ep->super.xport)->keys.moving[send->status];
+    --glue_of(ep->super.xport)->keys.moving[send->phase];
     if (status == UCS_OK) {
         data->back_off_ns = 0;
     }

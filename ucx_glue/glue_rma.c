@@ -226,8 +226,8 @@ static kvcl_status_t post(const glue_op_t *op, glue_rmem_t *rmem)
                                  .cb           = {.send = kvcl_glue_data_done},
                                  .user_data    = op->send};
 
-    op->send->priv   = ep;
-    op->send->status = (kvcl_status_t)glue_of(ep->super.xport)->keys.phase; /* until it is done: see glue_data.c */
+    op->send->priv  = ep;
+    op->send->phase = glue_of(ep->super.xport)->keys.phase;
     switch (op->kind) {
     case GLUE_GET:
         return kvcl_glue_data_posted(ep, ucp_get_nbx(ep->data.ucp_ep, op->buf, op->len, addr, rmem->rkey, &param),

@@ -47,6 +47,7 @@ struct kvcl_xport_send {
     void              *priv;
     kvcl_xport_send_t *next;
     kvcl_status_t     status;
+    unsigned          phase; /* ucx_glue/glue_keys.c */
 };
 
 enum {
