@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #define STILL_REACHED "peers may still access memory that was revoked or freed, because no page can be registered: " \
-                      "raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)"
+                      KVCL_RAISE_MEMLOCK
 
 static size_t page_bytes(void)
 {

@@ -34,7 +34,7 @@ static kvcl_status_t leave_out(const kvcl_context_h ctx, const kvcl_net_port_t *
     char why[KVCL_ERROR_MAX / 2];
 
     snprintf(why, sizeof(why), "%s%s", kvcl_last_error(), (status != KVCL_ERR_NO_MEMORY) ? "" :
-             ": raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)");
+             ": " KVCL_RAISE_MEMLOCK);
     if ((port->by_name && ((status != KVCL_ERR_NO_MEMORY) || (ctx->net.interfaces[0] == '\0'))) ||
         (ctx->config.path == KVCL_PATH_RDMA)) {
         return kvcl_fail(status, "KVCL_NET: RDMA port %s cannot be used: %s", port->name, why);

@@ -71,6 +71,9 @@ typedef struct kvcl_xport_cbs {
     void (*stream_event)(void *arg, kvcl_xport_stream_t *stream);
 } kvcl_xport_cbs_t;
 
+/* What the user must do where the system does not lock memory (RLIMIT_MEMLOCK): the last part of an error sentence. */
+#define KVCL_RAISE_MEMLOCK "raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)"
+
 typedef struct kvcl_xport_params {
     kvcl_xport_cbs_t cbs;
     const char       *path;      /* "auto", "shm", "tcp" ("loop" uses no ucx): which transports may be used */

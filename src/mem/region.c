@@ -53,8 +53,6 @@ static kvcl_status_t register_device(const kvcl_region_t *region, kvcl_xport_t *
     return KVCL_OK;
 }
 
-#define RAISE_LIMIT "raise the limit of locked memory (ulimit -l; in a container --cap-add IPC_LOCK)"
-
 /* Memory that an RDMA port does not register is served, unless KVCL_PATH=rdma demands RDMA. */
 static kvcl_status_t register_host(const kvcl_region_t *region, kvcl_xport_t *xport, kvcl_xport_mem_t **xmem_p)
 {
@@ -68,12 +66,12 @@ static kvcl_status_t register_host(const kvcl_region_t *region, kvcl_xport_t *xp
     *xmem_p = NULL;
     if (ctx->config.path == KVCL_PATH_RDMA) {
         snprintf(why, sizeof(why), "%s", kvcl_last_error());
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "KVCL_PATH=rdma: %s: " RAISE_LIMIT ", or use another KVCL_PATH, where "
-                         "such memory is served", why);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "KVCL_PATH=rdma: %s: " KVCL_RAISE_MEMLOCK ", or use another KVCL_PATH, "
+                         "where such memory is served", why);
     }
     if (!atomic_exchange(&ctx->warned_served, true)) {
-        kvcl_log_warn("%s; this memory is served, and so is other memory that cannot be registered: " RAISE_LIMIT,
-                      kvcl_last_error());
+        kvcl_log_warn("%s; this memory is served, and so is other memory that cannot be registered: "
+                      KVCL_RAISE_MEMLOCK, kvcl_last_error());
     }
     return KVCL_OK;
 }
