@@ -114,8 +114,8 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
     if (failed || (peer->op->exec.status == KVCL_OK)) {
         return;
     }
-    if ((status == KVCL_ERR_UNREACHABLE) && (kvcl_peer_no_way(peer->peer) != NULL)) {
-        kvcl_req_why(&peer->op->req, "rank %u: %s", peer->rank, kvcl_peer_no_way(peer->peer));
+    if ((status == KVCL_ERR_UNREACHABLE) && (kvcl_peer_why_unreachable(peer->peer) != NULL)) {
+        kvcl_req_why(&peer->op->req, "rank %u: %s", peer->rank, kvcl_peer_why_unreachable(peer->peer));
     } else if (lost) {
         kvcl_req_why(&peer->op->req, "the connection to rank %u was lost meanwhile, and is made again over the next "
                      "path: post it again, on all ranks", peer->rank);

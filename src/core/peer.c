@@ -105,18 +105,18 @@ kvcl_status_t kvcl_peer_by_address(kvcl_context_h ctx, const void *address, size
     return (*peer_p != NULL) ? KVCL_OK : add(ctx, parsed.uuid, address, len, peer_p);
 }
 
-const char *kvcl_peer_no_way(kvcl_peer_t *peer)
+const char *kvcl_peer_why_unreachable(kvcl_peer_t *peer)
 {
     kvcl_assert_locked(peer->ctx);
-    return kvcl_sentence_read(&peer->no_way);
+    return kvcl_sentence_read(&peer->why_unreachable);
 }
 
 static kvcl_status_t has_failed(kvcl_peer_t *peer)
 {
-    const char *no_way = kvcl_peer_no_way(peer);
+    const char *why = kvcl_peer_why_unreachable(peer);
 
-    return kvcl_fail(peer->why, (no_way != NULL) ? "%s: %s" : "%s has failed: %s", peer->name,
-                     (no_way != NULL) ? no_way : kvcl_status_text(peer->why));
+    return kvcl_fail(peer->why, (why != NULL) ? "%s: %s" : "%s has failed: %s", peer->name,
+                     (why != NULL) ? why : kvcl_status_text(peer->why));
 }
 
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter)
@@ -315,7 +315,7 @@ void kvcl_peers_fini(kvcl_context_h ctx)
         kvcl_map_fini(&ctx->peers.v[i]->rcaches);
         free(ctx->peers.v[i]->bundle); /* not sent */
         free(ctx->peers.v[i]->address);
-        kvcl_sentence_free(&ctx->peers.v[i]->no_way);
+        kvcl_sentence_free(&ctx->peers.v[i]->why_unreachable);
         free(ctx->peers.v[i]);
     }
     kvcl_bundles_fini(ctx);

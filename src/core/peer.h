@@ -47,8 +47,8 @@ typedef struct kvcl_kept_ep {
 typedef struct kvcl_peer {
     struct kvcl_context    *ctx;
     kvcl_peer_state_t      state;
-    kvcl_status_t          why;               /* FAILED: with what */
-    kvcl_sentence_t        no_way;            /* why no endpoint was made, and what to do; zeroed: one was */
+    kvcl_status_t          why;               /* FAILED: the status */
+    kvcl_sentence_t        why_unreachable;   /* why no endpoint was made, and what to do; zeroed: one was */
     uint32_t               index;             /* in ctx->peers */
     uint32_t               remote_index;
     uint64_t               out_token;
@@ -131,7 +131,7 @@ kvcl_status_t kvcl_peer_by_address(struct kvcl_context *ctx, const void *address
 
 /** Lock held. Why no transport leads to it, and which setting to change: "that rank ...". Owned by the peer, for every
  * thread that meets its KVCL_ERR_UNREACHABLE. NULL: a transport does, or none was needed yet. */
-const char *kvcl_peer_no_way(kvcl_peer_t *peer);
+const char *kvcl_peer_why_unreachable(kvcl_peer_t *peer);
 
 /** Lock held, peer READY. Why the peer is not reached over RDMA, as a static text, for a peer that is reached over TCP.
  * NULL: it is reached over RDMA, or neither rank has a port. */

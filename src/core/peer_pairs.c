@@ -186,13 +186,13 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
     while (peer->pairs_tried < n) {
         status = open_pair(peer, &pairs[peer->pairs_tried++], &to);
         if (status == KVCL_OK) {
-            kvcl_sentence_free(&peer->no_way);
+            kvcl_sentence_free(&peer->why_unreachable);
             return KVCL_OK;
         }
         tried = true;
     }
     status = explain_no_ep(peer->ctx, to.part[KVCL_ADDRESS_TCP].buf != NULL, status, tried);
-    kvcl_sentence_keep(&peer->no_way); /* another thread may meet the failure */
+    kvcl_sentence_keep(&peer->why_unreachable); /* another thread may meet the failure */
     return kvcl_fail(status, "%s: %s", peer->name, kvcl_last_error());
 }
 

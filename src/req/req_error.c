@@ -75,8 +75,8 @@ static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
         snprintf(buf, cap, "the rank has left or failed, or its connection broke, which is final: continue without it");
         break;
     case KVCL_ERR_UNREACHABLE:
-        if ((req->with != NULL) && (kvcl_peer_no_way(req->with) != NULL)) {
-            snprintf(buf, cap, "%s", kvcl_peer_no_way(req->with));
+        if ((req->with != NULL) && (kvcl_peer_why_unreachable(req->with) != NULL)) {
+            snprintf(buf, cap, "%s", kvcl_peer_why_unreachable(req->with));
             break;
         }
         if ((req->with != NULL) && req->with->met) {
