@@ -70,8 +70,9 @@ typedef struct kvcl_peer {
     kvcl_xport_ep_t        *ep;
     const kvcl_xport_ops_t *ops;              /* ep's transport */
     unsigned               part;              /* of the peer's address, to which ep leads */
-    unsigned               pairs_tried;       /* peer_pairs.c: how many pairs; after a loss: which ones, as bits */
+    unsigned               pairs_tried;       /* peer_pairs.c: how many pairs, at first contact */
     unsigned               spent;             /* peer_pairs.c: pairs of RDMA that were used, as bits */
+    unsigned               round_tried;       /* peer_pairs.c: after a loss, the pairs of this round, as bits */
     kvcl_kept_ep_t         kept[KVCL_RDMA_PAIRS]; /* peer_pairs.c: beside ep */
     kvcl_xport_attr_t      attr;
     kvcl_list_t            waiters;           /* kvcl_peer_waiter_t */

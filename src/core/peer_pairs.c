@@ -35,6 +35,11 @@ static bool is_port(unsigned part)
     return part >= KVCL_ADDRESS_RDMA;
 }
 
+static kvcl_status_t unpack(const kvcl_peer_t *peer, kvcl_address_t *to)
+{
+    return kvcl_address_unpack(peer->address, peer->address_len, to);
+}
+
 /* The pairs of RDMA, appended. */
 static unsigned add_ports(const kvcl_engine_t *eng, const kvcl_address_t *to, pair_t *pairs, unsigned n)
 {
@@ -114,7 +119,7 @@ const char *kvcl_peer_why_no_port(const kvcl_peer_t *peer)
     unsigned            i;
 
     kvcl_assert_locked(peer->ctx);
-    if (is_port(peer->part) || (kvcl_address_unpack(peer->address, peer->address_len, &to) != KVCL_OK)) {
+    if (is_port(peer->part) || (unpack(peer, &to) != KVCL_OK)) {
         return NULL;
     }
     for (i = 0; i < eng->n_xports; ++i) {
@@ -177,7 +182,7 @@ kvcl_status_t kvcl_peer_make_ep(kvcl_peer_t *peer)
     unsigned       n;
     bool           tried = false;
 
-    status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    status = unpack(peer, &to);
     if (status != KVCL_OK) {
         return status;
     }
@@ -230,7 +235,7 @@ unsigned kvcl_peer_pairs_left(const kvcl_peer_t *peer, bool doubtful)
     kvcl_address_t to;
     unsigned       n, i, left = 0;
 
-    if (kvcl_address_unpack(peer->address, peer->address_len, &to) != KVCL_OK) {
+    if (unpack(peer, &to) != KVCL_OK) {
         return 0;
     }
     n = list_pairs(peer->ctx, &to, pairs);
@@ -247,7 +252,7 @@ static unsigned pick(const kvcl_peer_t *peer, const pair_t *pairs, unsigned n)
 
     for (doubtful = 0; doubtful < 2; ++doubtful) {
         for (i = 0; i < n; ++i) {
-            if (((peer->pairs_tried & (1u << i)) == 0) && is_left(peer, &pairs[i]) &&
+            if (((peer->round_tried & (1u << i)) == 0) && is_left(peer, &pairs[i]) &&
                 (is_doubtful(peer, &pairs[i]) == (doubtful != 0))) {
                 return i;
             }
@@ -260,17 +265,17 @@ kvcl_status_t kvcl_peer_next_ep(kvcl_peer_t *peer)
 {
     pair_t         pairs[PAIRS_MAX];
     kvcl_address_t to;
-    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    kvcl_status_t  status = unpack(peer, &to);
     unsigned       n      = (status == KVCL_OK) ? list_pairs(peer->ctx, &to, pairs) : 0, i = pick(peer, pairs, n);
 
     if (i == n) { /* the next round */
-        peer->pairs_tried = 0;
+        peer->round_tried = 0;
         i                 = pick(peer, pairs, n);
     }
     if (i == n) {
         return KVCL_ERR_UNREACHABLE;
     }
-    peer->pairs_tried |= 1u << i;
+    peer->round_tried |= 1u << i;
     return open_pair(peer, &pairs[i], &to);
 }
 
@@ -286,7 +291,7 @@ static kvcl_status_t check_pair(const kvcl_address_t *to, const kvcl_xport_t *xp
 kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *xport, unsigned part)
 {
     kvcl_address_t to;
-    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    kvcl_status_t  status = unpack(peer, &to);
 
     return (status == KVCL_OK) ? check_pair(&to, xport, part) : status;
 }
@@ -294,7 +299,7 @@ kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *
 kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, bool stay)
 {
     kvcl_address_t to;
-    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    kvcl_status_t  status = unpack(peer, &to);
     pair_t         pair   = {xport, part};
 
     if (status != KVCL_OK) {
@@ -365,7 +370,7 @@ kvcl_status_t kvcl_peer_take_back(kvcl_peer_t *peer, const uint8_t nonce[16])
     unsigned       at     = find_kept(peer, nonce);
     pair_t         pair   = {peer->kept[at].ep->xport, KVCL_ADDRESS_RDMA + at % KVCL_RDMA_PORTS};
     kvcl_address_t to;
-    kvcl_status_t  status = kvcl_address_unpack(peer->address, peer->address_len, &to);
+    kvcl_status_t  status = unpack(peer, &to);
 
     if (status == KVCL_OK) {
         status = open_pair(peer, &pair, &to);

@@ -162,7 +162,7 @@ static void search(kvcl_peer_t *peer)
     relink->rest_ns  = all_ns / 16;
     relink->until_ns = now + wait_ns + all_ns;
     peer->relink      = relink;
-    peer->pairs_tried = 0;
+    peer->round_tried = 0;
     if (wait_ns == 0) {
         try_pairs(relink);
     } else if (!kvcl_req_stop_again(&relink->req, now + wait_ns)) {
