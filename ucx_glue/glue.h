@@ -93,8 +93,8 @@ typedef struct glue {
     kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
     kvcl_list_t       failed;  /* glue_ep_t whose failure is to be reported */
     kvcl_list_t       ending;  /* glue_ep_t whose data endpoint is to be closed, and opened again when it is needed */
-    kvcl_list_t       closing; /* closed glue_ep_t, by failed_link, until UCX and the caller have released them */
-    kvcl_list_t       aside;   /* closed glue_ep_t, by failed_link, whose data endpoint is not connected yet */
+    kvcl_list_t       closing; /* closed glue_ep_t, until UCX and the caller have released them */
+    kvcl_list_t       aside;   /* closed glue_ep_t whose data endpoint is not connected yet */
     kvcl_list_t       waiting; /* glue_ep_t with operations that wait for their data endpoint */
     bool              leaving; /* fini was called: endpoints are closed as they are */
     kvcl_xport_send_t *done_head; /* completions made outside progress */
@@ -111,7 +111,7 @@ typedef struct glue {
     glue_timer_t      probe_timer; /* fd -1: no probes; not set: no endpoint */
     glue_timer_t      wait_timer;  /* not set: nothing waits */
     glue_keys_t       keys;
-    bool              counted; /* by kvcl_glue_lock_port() */
+    bool              counted; /* kvcl_glue_lock_port() has counted this port */
     size_t            inflight; /* of all endpoints */
     uint64_t          refused; /* messages that KVCL never sends */
 } glue_t;
@@ -121,25 +121,25 @@ typedef struct glue_data {
     void        *addr;       /* NULL: no native path to the peer by UCX */
     size_t      addr_len;
     ucp_ep_h    ucp_ep;      /* opened by the first rmem_open; NULL: closed */
-    bool        opening;     /* it is not connected yet: UCX has not completed the flush that was posted first */
+    bool        opening;     /* not connected yet: UCX has not completed the flush that was posted first */
     bool        flushed;     /* in glue.aside: connected, and flushed again */
-    kvcl_list_t waiting;     /* gets, puts and flushes that are posted when it is: glue_wait.c */
+    kvcl_list_t waiting;     /* gets, puts and flushes, to be posted once it is connected: glue_wait.c */
     kvcl_list_t wait_link;   /* in glue.waiting, or alone */
-    uint64_t    wait_ns;     /* they wait until then */
+    uint64_t    wait_ns;     /* the time until which they wait */
     kvcl_list_t link;        /* in glue.ending while it is being closed to be opened again, or alone */
     kvcl_list_t rmems;       /* glue_rmem_t; their keys are of the endpoint that is open now */
     void        *close_req;
     size_t      inflight;    /* gets, puts and flushes that UCX holds */
     bool        native;      /* gets and puts need no processor of the owner, and end with its registration */
-    bool        failed;      /* it did, since it was opened */
-    uint64_t    retry_ns;    /* it is not opened before */
+    bool        failed;      /* UCX has reported its failure since it was opened */
+    uint64_t    retry_ns;    /* the time before which it is not opened */
     uint64_t    back_off_ns; /* the wait after the next failure */
 } glue_data_t;
 
 typedef struct glue_ep {
     kvcl_xport_ep_t super;
     kvcl_list_t     link;       /* in glue.eps */
-    kvcl_list_t     failed_link; /* in glue.failed, then in glue.closing or glue.aside, or alone */
+    kvcl_list_t     stage_link; /* in glue.failed, glue.closing or glue.aside, one after the other, or alone */
     ucp_ep_h        am;
     glue_data_t     data;
     void            *close_req;
@@ -290,7 +290,7 @@ uint64_t      kvcl_glue_pinned_bytes(void); /* that this process has locked for 
 /* glue_keys.c */
 kvcl_status_t kvcl_glue_keys_open(glue_t *g);
 void          kvcl_glue_keys_close(glue_t *g);
-void          kvcl_glue_keys_freed(glue_t *g);    /* memory was unmapped: its key becomes invalid, or keys.stale true */
+void          kvcl_glue_keys_freed(glue_t *g);    /* memory was unmapped: makes its key invalid, or sets keys.stale */
 kvcl_status_t kvcl_glue_mem_fence(kvcl_xport_t *xport);
 void          kvcl_glue_keys_progress(glue_t *g); /* if keys.due */
 
@@ -303,31 +303,31 @@ kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, ui
 unsigned      kvcl_glue_cma_progress(glue_t *g);
 
 /* glue_data.c: the endpoint for data, which may be closed and opened again while its peer is reached by messages */
-/* Opens it where it is closed. KVCL_INPROGRESS: it is not connected yet, so nothing is posted on it;
+/* Opens the endpoint if it is closed. KVCL_INPROGRESS: it is not connected yet, so nothing is posted on it;
  * KVCL_ERR_UNSUPPORTED: no native path; KVCL_ERR_UNREACHABLE: not now. */
 kvcl_status_t kvcl_glue_data_open(glue_ep_t *ep);
 void          kvcl_glue_data_end(kvcl_xport_ep_t *ep); /* rma_end */
 kvcl_status_t kvcl_glue_data_posted(glue_ep_t *ep, ucs_status_ptr_t ptr, const char *what);
 void          kvcl_glue_data_done(void *request, ucs_status_t status, void *user_data); /* user_data: the send */
 bool          kvcl_glue_data_close(glue_ep_t *ep); /* the peer's endpoint is closed: true when it is done */
-bool          kvcl_glue_data_must_stay(const glue_ep_t *ep); /* it may not be closed yet: it is not connected */
+bool          kvcl_glue_data_must_stay(const glue_ep_t *ep); /* may not be closed yet: it is not connected */
 unsigned      kvcl_glue_data_progress(glue_t *g);
 
 /* glue_wait.c: operations that wait until their endpoint for data is connected */
 void          kvcl_glue_wait_init(glue_t *g);
 void          kvcl_glue_wait_close(glue_t *g);
-void          kvcl_glue_wait_begin(glue_ep_t *ep); /* it is being opened: operations wait from now on */
-/* KVCL_INPROGRESS: it waits. KVCL_ERR_UNREACHABLE: others have waited long enough. */
+void          kvcl_glue_wait_begin(glue_ep_t *ep); /* the endpoint is being opened: the time of the wait begins */
+/* KVCL_INPROGRESS: the operation waits. KVCL_ERR_UNREACHABLE: the time of the wait is over. */
 kvcl_status_t kvcl_glue_wait(glue_ep_t *ep, const glue_op_t *op);
-/* What waits completes, from progress: of this region, or NULL: of all. */
+/* The operations of this region, or all of them (NULL), wait no longer: they complete with status, from progress. */
 void          kvcl_glue_wait_end(glue_ep_t *ep, const kvcl_xport_rmem_t *rmem, kvcl_status_t status);
 unsigned      kvcl_glue_wait_progress(glue_t *g); /* if g->waiting is not empty or g->wait_timer is set */
 
 /* glue_rma.c */
-/* Its keys are released: they are unpacked again for the next endpoint. */
-void          kvcl_glue_rmem_unkey(glue_ep_t *ep);
+/* Releases the keys of the peer's regions: they are unpacked again for the next endpoint. */
+void          kvcl_glue_rmems_unkey(glue_ep_t *ep);
 void          kvcl_glue_rmems_drop(glue_ep_t *ep); /* frees the regions that the core has closed */
-bool          kvcl_glue_rmems_open(const glue_ep_t *ep); /* are there others? */
+bool          kvcl_glue_rmems_open(const glue_ep_t *ep); /* has the core regions open? */
 kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *ep, const void *packed, size_t len, uint64_t addr, uint64_t size,
                                   kvcl_xport_rmem_t **rmem_p, kvcl_xport_rmem_attr_t *attr);
 void          kvcl_glue_rmem_close(kvcl_xport_rmem_t *rmem);

@@ -7,11 +7,11 @@
  * progress only) -> closed -> opened again by the next use, after a wait of up to 1 s where it failed again and again.
  * The keys of regions belong to one opening: they are released before the close, and unpacked again (glue_rma.c).
  *
- * Invariant: an endpoint is closed while it is opening only where UCX has reported its failure, or the worker goes too.
+ * Invariant: an endpoint that is opening is closed only where UCX has reported its failure, or the worker goes too.
  * Otherwise the peer's endpoint would belong to one that is gone: it would never be connected, or UCX 1.13 would end
- * the peer's process (an assertion in ucp_ep_update_remote_id). So nothing is posted on it before (glue_wait.c), and
- * rma_end has nothing to close. That of a closed peer stays in glue.aside, and none is opened to the same worker
- * meanwhile. Locks: as in glue.h.
+ * the peer's process (an assertion in ucp_ep_update_remote_id). So nothing is posted on an endpoint that is opening
+ * (glue_wait.c), and rma_end has nothing to close. If its peer is closed meanwhile, the endpoint stays in glue.aside,
+ * and none is opened to the same worker until it is gone. Locks: as in glue.h.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -26,6 +26,7 @@
 #define BACK_OFF_MIN (50 * KVCL_NS_PER_MS)
 #define BACK_OFF_MAX (1 * KVCL_NS_PER_SEC)
 
+/* The endpoint for data is to be closed; progress does it. */
 static void end(glue_ep_t *ep)
 {
     if (!ep->closed && kvcl_list_is_empty(&ep->data.link)) {
@@ -76,7 +77,7 @@ static const glue_ep_t *find_aside(const glue_ep_t *ep)
 {
     const glue_ep_t *other;
 
-    kvcl_list_foreach (other, &glue_of(ep->super.xport)->aside, glue_ep_t, failed_link) {
+    kvcl_list_foreach (other, &glue_of(ep->super.xport)->aside, glue_ep_t, stage_link) {
         if ((other->data.addr_len == ep->data.addr_len) &&
             (memcmp(other->data.addr, ep->data.addr, ep->data.addr_len) == 0)) {
             return other;
@@ -182,19 +183,19 @@ bool kvcl_glue_data_must_stay(const glue_ep_t *ep)
     return ep->data.opening && !ep->data.failed && !glue_of(ep->super.xport)->leaving;
 }
 
-/* It is flushed once more: the peer waits for UCX's last message, which is sent when this side is connected. */
+/* An endpoint aside is flushed once more when it is connected: the peer still waits for UCX's last message. */
 static void end_aside(glue_t *g)
 {
     glue_ep_t *ep, *next;
 
-    kvcl_list_foreach_safe (ep, next, &g->aside, glue_ep_t, failed_link) {
+    kvcl_list_foreach_safe (ep, next, &g->aside, glue_ep_t, stage_link) {
         if (!ep->data.opening && !ep->data.failed && !ep->data.flushed) {
             ep->data.flushed = true;
             await_connection(ep);
         }
         if (!kvcl_glue_data_must_stay(ep)) {
-            kvcl_list_del(&ep->failed_link);
-            kvcl_list_add_tail(&g->closing, &ep->failed_link);
+            kvcl_list_del(&ep->stage_link);
+            kvcl_list_add_tail(&g->closing, &ep->stage_link);
         }
     }
 }
@@ -213,7 +214,7 @@ unsigned kvcl_glue_data_progress(glue_t *g)
     end_aside(g);
     kvcl_list_foreach_safe (ep, next, &g->ending, glue_ep_t, data.link) {
         if (ep->data.ucp_ep != NULL) {
-            kvcl_glue_rmem_unkey(ep);
+            kvcl_glue_rmems_unkey(ep);
         }
         if (kvcl_glue_ucp_ep_close(&ep->data.ucp_ep, &ep->data.close_req) && (ep->data.inflight == 0) &&
             !ep->data.opening) {
@@ -225,7 +226,7 @@ unsigned kvcl_glue_data_progress(glue_t *g)
     return n;
 }
 
-/* It outlives the close while regions are open, so that a mapping stays while it is copied from. */
+/* The endpoint outlives ep_close while regions are open, so that a mapping stays while it is copied from. */
 bool kvcl_glue_data_close(glue_ep_t *ep)
 {
     kvcl_list_del(&ep->data.link);

@@ -87,7 +87,7 @@ static void on_failure(void *arg, ucp_ep_h ucp_ep, ucs_status_t status)
     if (!ep->closed && !ep->broken) {
         kvcl_log_debug("ucx: an endpoint failed: %s", ucs_status_string(status));
         ep->broken = true;
-        kvcl_list_add_tail(&glue_of(ep->super.xport)->failed, &ep->failed_link);
+        kvcl_list_add_tail(&glue_of(ep->super.xport)->failed, &ep->stage_link);
     }
 }
 
@@ -145,7 +145,7 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for an endpoint");
     }
     ep->super.xport = xport;
-    kvcl_list_init(&ep->failed_link);
+    kvcl_list_init(&ep->stage_link);
     kvcl_list_init(&ep->data.link);
     kvcl_list_init(&ep->data.rmems);
     kvcl_list_init(&ep->data.waiting);
@@ -172,8 +172,8 @@ void kvcl_glue_ep_close(kvcl_xport_ep_t *super)
     glue_ep_t *ep = kvcl_container_of(super, glue_ep_t, super);
 
     ep->closed = true;
-    kvcl_list_del(&ep->failed_link);
-    kvcl_list_add_tail(&glue_of(super->xport)->closing, &ep->failed_link);
+    kvcl_list_del(&ep->stage_link);
+    kvcl_list_add_tail(&glue_of(super->xport)->closing, &ep->stage_link);
 }
 
 void kvcl_glue_ep_describe(kvcl_xport_ep_t *super, char *buf, size_t cap)
@@ -211,15 +211,15 @@ static unsigned reap(glue_t *g)
     bool      am_gone, gone;
     glue_ep_t *ep, *tmp;
 
-    kvcl_list_foreach_safe(ep, tmp, &g->closing, glue_ep_t, failed_link) {
+    kvcl_list_foreach_safe(ep, tmp, &g->closing, glue_ep_t, stage_link) {
         g->linger = LINGER;
         am_gone   = kvcl_glue_ucp_ep_close(&ep->am, &ep->close_req);
         gone      = kvcl_glue_data_close(ep) && am_gone;
         if (am_gone && (ep->inflight == 0) && kvcl_list_is_empty(&ep->data.rmems) && kvcl_glue_data_must_stay(ep)) {
-            kvcl_list_del(&ep->failed_link);
-            kvcl_list_add_tail(&g->aside, &ep->failed_link);
+            kvcl_list_del(&ep->stage_link);
+            kvcl_list_add_tail(&g->aside, &ep->stage_link);
         } else if (gone && (ep->inflight == 0)) {
-            kvcl_list_del(&ep->failed_link);
+            kvcl_list_del(&ep->stage_link);
             kvcl_list_del(&ep->link);
             free(ep->data.addr);
             free(ep);
@@ -235,7 +235,7 @@ unsigned kvcl_glue_ep_progress(glue_t *g)
     kvcl_list_t *link;
 
     while ((link = kvcl_list_pop(&g->failed)) != NULL) {
-        g->cbs.ep_failed(g->cbs.arg, &kvcl_container_of(link, glue_ep_t, failed_link)->super, KVCL_ERR_RANK_FAILED);
+        g->cbs.ep_failed(g->cbs.arg, &kvcl_container_of(link, glue_ep_t, stage_link)->super, KVCL_ERR_RANK_FAILED);
         ++n;
     }
     n += kvcl_glue_data_progress(g);

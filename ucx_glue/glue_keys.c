@@ -5,16 +5,18 @@
  * UCX keeps the registration of memory that is unmapped in a cache, for the next use of the same addresses, and its key
  * stays valid. Registrations may not be left out of the cache: UCX 1.13 would then register the local buffer of each
  * get and put, and later versions have no setting for it. So the cache may hold no unused registration
- * (RCACHE_MAX_REGIONS=0, glue_side.c). UCX enforces that only when it adds a registration, so a page is registered
- * after each free.
+ * (RCACHE_MAX_REGIONS=0, glue_side.c). UCX enforces that only when it adds a registration, so a spare page is
+ * registered after each free: a sweep.
  *
- * Owns: two spare pages. Invariants: between sweeps a part of one of them is registered, and the whole of the other. A
- * sweep registers the whole of the first, which is never found in the cache and takes the place of the part, and then a
- * part of the other, whose registration was evicted just before. So no step needs more locked memory than the process
- * has already: RLIMIT_MEMLOCK may be used up by the very memory that was freed. A sweep that fails nevertheless is
- * remembered (stale), and its caller receives an error until one succeeds. A registration that a get or put of this rank
- * uses at that moment is not evicted: the operations posted so far are counted apart, and the sweep is repeated when
- * they have ended. Locks: the engine lock. With it, no transfer begins to use a registration that is being freed.
+ * Owns: two spare pages. Invariants: between sweeps a part of one page is registered, and the whole of the other. A
+ * sweep registers the whole of the first page, which is never found in the cache and takes the place of the part, and
+ * then a part of the other page, whose registration was evicted just before. So no step needs more locked memory than
+ * the process has already: RLIMIT_MEMLOCK may be used up by the very memory that was freed. A sweep that fails
+ * nevertheless is remembered (stale), and mem_fence returns an error until one succeeds.
+ *
+ * A registration that a get or put of this rank uses during the sweep is not evicted: the operations posted so far are
+ * counted apart (a phase), and the sweep is repeated when they have ended. Locks: the engine lock. With it, no transfer
+ * begins to use a registration that is being freed.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"

@@ -87,7 +87,7 @@ kvcl_status_t kvcl_glue_mem_register(kvcl_xport_t *xport, void *addr, size_t len
 /* A packed key of no memory domain is its mask and the kind of memory; one of cuda_copy alone has two bytes more. */
 enum { KEY_OF_NONE = 16 };
 
-/* Has a port registered it? UCX also maps device memory that no port has registered. */
+/* Has a port registered the memory? UCX also maps device memory that no port has registered. */
 static bool has_key(glue_t *g, ucp_mem_h memh)
 {
     size_t len   = 0;

@@ -77,7 +77,7 @@ static kvcl_status_t unpack(glue_ep_t *ep, glue_rmem_t *rmem)
     return status;
 }
 
-void kvcl_glue_rmem_unkey(glue_ep_t *ep)
+void kvcl_glue_rmems_unkey(glue_ep_t *ep)
 {
     glue_rmem_t *rmem;
 
@@ -128,11 +128,7 @@ kvcl_status_t kvcl_glue_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     glue_packed_t packed;
     glue_rmem_t   *rmem;
 
-    attr->map = NULL;
-    attr->get = false;
-    attr->put = false;
-    attr->why = NULL;
-    attr->why_put = NULL;
+    memset(attr, 0, sizeof(*attr));
     if ((len != 0) && (check_packed(buf, len, addr, size, &packed) == NULL)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "ucx: malformed packed region of %zu bytes", len);
     }
