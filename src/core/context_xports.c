@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
 static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, unsigned part,
                                const kvcl_xport_params_t *params)
 {

@@ -38,7 +38,7 @@ enum { KVCL_RDMA_PAIRS = KVCL_RDMA_PORTS * KVCL_RDMA_PORTS };
 
 typedef enum { KVCL_PEER_NEW, KVCL_PEER_CONNECTING, KVCL_PEER_READY, KVCL_PEER_FAILED } kvcl_peer_state_t;
 
-/* peer_pairs.c: an endpoint that is not settled, and the nonce of the last HELLO that was sent over it. */
+/* peer_pairs.c: an endpoint that is neither settled nor in use, and the nonce of the last HELLO that it carried. */
 typedef struct kvcl_kept_ep {
     kvcl_xport_ep_t *ep;
     uint8_t         nonce[16];
@@ -182,17 +182,21 @@ unsigned      kvcl_peer_pairs_left(const kvcl_peer_t *peer, bool doubtful); /* d
 /* The peer has proven itself over xport, from that part of its address. Makes an endpoint if the peer has none; where
  * RDMA is one of the paths, over the same pair. stay: a present one over which the peer has answered stays. */
 kvcl_status_t kvcl_peer_make_ep_back(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, bool stay) KVCL_MUST_CHECK;
+/* KVCL_ERR_PROTOCOL: the peer cannot have proven itself over xport from that part of its address. */
 kvcl_status_t kvcl_peer_check_pair(const kvcl_peer_t *peer, const kvcl_xport_t *xport, unsigned part) KVCL_MUST_CHECK;
 /* Closes the peer's endpoint, or keeps it aside while it is not settled. */
 void          kvcl_peer_drop_ep(kvcl_peer_t *peer);
-/* Is an endpoint kept aside over which this HELLO was sent? It becomes the peer's. */
+/* Is an endpoint kept aside over which the HELLO with this nonce was sent? */
 bool          kvcl_peer_is_kept(const kvcl_peer_t *peer, const uint8_t nonce[16]);
+/* That endpoint, which is kept, becomes the peer's. */
 kvcl_status_t kvcl_peer_take_back(kvcl_peer_t *peer, const uint8_t nonce[16]) KVCL_MUST_CHECK;
-/* Those kept aside; only: this one alone, NULL: all. */
+/* Closes the endpoints that are kept aside: only this one, or all (NULL). */
 void          kvcl_peer_close_kept(kvcl_peer_t *peer, const kvcl_xport_ep_t *only);
-kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* begin: HELLO */
-kvcl_status_t kvcl_peer_hello(kvcl_peer_t *peer) KVCL_MUST_CHECK; /* over the peer's present endpoint */
-/* An endpoint that fails would be a lost link. */
+/* Sends HELLO over the first pair that accepts it. */
+kvcl_status_t kvcl_peer_greet(kvcl_peer_t *peer) KVCL_MUST_CHECK;
+/* Sends HELLO over the peer's present endpoint. */
+kvcl_status_t kvcl_peer_hello(kvcl_peer_t *peer) KVCL_MUST_CHECK;
+/* Would the failure of the peer's endpoint be a lost link? */
 bool          kvcl_peer_has_link(const kvcl_peer_t *peer);
 /* The endpoint has failed: begin again over the next pair if the handshake is under way, or fail with status. */
 void          kvcl_peer_try_next(kvcl_peer_t *peer, kvcl_status_t status);

@@ -87,19 +87,19 @@ typedef struct kvcl_xport_params {
 } kvcl_xport_params_t;
 
 typedef struct kvcl_xport_attr {
-    const char *name;          /* "ucx", "rdma", "loop" */
+    const char *name;          /* "ucx", "rdma", "tcp", "loop" */
     size_t     frame_bytes;    /* largest frame_bytes that an endpoint may have */
     size_t     inline_bytes;   /* largest payload of a copying am_send (send == NULL) */
     size_t     max_hdr;        /* largest header, at least 256 */
 } kvcl_xport_attr_t;
 
 typedef struct kvcl_xport_rmem_attr {
-    void *map;  /* the region's first byte, mapped here; NULL: cannot be mapped */
-    bool get;   /* get works natively */
-    bool put;   /* put and flush work natively, and never reach memory whose owner unregistered it */
-    const char *native; /* mechanism of get and put: "rdma", "cma", "loop"; only with one of them */
-    const char *why;    /* if none of the three works: the reason, a static text; NULL: messages only */
-    const char *why_put; /* if get works, and put does not: the reason, a static text */
+    void       *map;     /* the region's first byte, mapped here; NULL: cannot be mapped */
+    bool       get;      /* get works natively */
+    bool       put;      /* put and flush work natively, and never reach memory whose owner unregistered it */
+    const char *native;  /* get or put: the mechanism, "rdma", "cma" or "loop" */
+    const char *why;     /* neither map, get nor put: the reason, a static text; NULL: messages only */
+    const char *why_put; /* get, and not put: the reason, a static text */
 } kvcl_xport_rmem_attr_t;
 
 typedef struct kvcl_xport_ops {

@@ -22,9 +22,9 @@
 #include <kvcl/kvcl_mem.h>
 
 enum {
-    KVCL_REGIONS_MAX     = 8192, /* words of the control page: one a region, and */
-    KVCL_CTL_REVOKED  = KVCL_REGIONS_MAX - 1, /* this one, see kvcl_revoked(), */
-    KVCL_CTL_PAGE     = KVCL_REGIONS_MAX - 2, /* and this one, of the page itself as a region: always live */
+    KVCL_REGIONS_MAX      = 8192, /* words of the control page: one for each region, and these two: */
+    KVCL_CTL_REVOKED      = KVCL_REGIONS_MAX - 1, /* a count, see kvcl_revoked() */
+    KVCL_CTL_PAGE         = KVCL_REGIONS_MAX - 2, /* the epoch of the page itself, a region that is always live */
     KVCL_REGION_DESC_MAX  = 1024,
     KVCL_REGION_MAC_BYTES = 16
 };
@@ -57,7 +57,8 @@ typedef struct kvcl_region {
     kvcl_list_t        link;
 } kvcl_region_t;
 
-/** No lock held. Registers [addr, addr+len), or allocates it (addr NULL). rights that a peer may be given: all. */
+/** No lock held. Registers [addr, addr+len), or allocates it (addr NULL). Peers may be given the right to write it,
+ * unless params has KVCL_MEM_READ_ONLY. */
 kvcl_status_t kvcl_region_create(kvcl_context_h ctx, void *addr, size_t len, const kvcl_mem_params_t *params,
                                  kvcl_region_t **region_p) KVCL_MUST_CHECK;
 /** The same for memory of a kind; addr is not NULL. */
@@ -65,8 +66,8 @@ kvcl_status_t kvcl_region_create_kind(kvcl_context_h ctx, void *addr, size_t len
                                       const kvcl_mem_params_t *params, kvcl_region_t **region_p) KVCL_MUST_CHECK;
 /**
  * No lock held. Revokes, waits (bounded) for served transfers at work, unregisters, frees what was allocated.
- * @return false: a peer reads it after a while, or may reach it still; it is left as it is. The log says so, and
- *         kvcl_last_error() why.
+ * @return false: a peer still reads it at the end of the wait, or may still reach it. The region stays, and the log
+ *         and kvcl_last_error() say why.
  */
 bool          kvcl_region_destroy(kvcl_region_t *region);
 /**
@@ -82,7 +83,7 @@ void          kvcl_region_release(kvcl_region_t *region, kvcl_region_user_t *use
 
 /** Lock held. @return bytes written, 0 if cap is too small or the region is revoked. */
 size_t        kvcl_region_pack(kvcl_region_t *region, unsigned rights, void *buf, size_t cap);
-/** Lock held. Packs the control page, for reading. A peer that cannot read it natively reaches no other memory so. */
+/** Lock held. Packs the control page, for reading. A peer that cannot read it natively reaches no memory natively. */
 size_t        kvcl_ctl_pack(kvcl_context_h ctx, void *buf, size_t cap);
 
 /** Lock held: a peer requests [offset, offset+len) under key. KVCL_ERR_ACCESS, KVCL_ERR_OUT_OF_RANGE. */
@@ -135,11 +136,12 @@ kvcl_status_t kvcl_region_authentic(const kvcl_peer_t *peer, const void *buf, si
 void          kvcl_region_mac(const uint8_t secret[32], const uint8_t owner[16], const void *desc, size_t len,
                               uint8_t mac[KVCL_REGION_MAC_BYTES]);
 
-/** Lock held, open: the path of gets, or of puts, of its bytes. Native: as far as KVCL_NATIVE_TABLE agrees. */
+/** Lock held, open: the path of gets, or of puts. A single transfer of a native path may still be served, where
+ * KVCL_NATIVE_TABLE says so. */
 kvcl_mem_path_t kvcl_rregion_path(const kvcl_rregion_t *rregion, bool put);
 /** Why its path is KVCL_MEM_PATH_SERVED, a static text. */
 const char     *kvcl_rregion_why(const kvcl_rregion_t *rregion, bool put);
-/** Native: by what, as KVCL_NATIVE_TABLE names it. */
+/** The mechanism of its native path, as KVCL_NATIVE_TABLE names it. */
 const char     *kvcl_rregion_mechanism(const kvcl_rregion_t *rregion);
 
 /** Any thread. Not revoked, as far as can be seen from here. */

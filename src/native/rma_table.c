@@ -1,11 +1,12 @@
 /*
  * The table of native transfers (rma_table.h). Pure.
  *
- * The row of dir: a lookup of few keys costs a round trip either way, and reading the table spares the home's processor;
- * of many keys, the home reads its own table in less time than the network moves 4 KiB a key.
- * The reason for the built-in row: by cma each run is a system call, at least 4 us for any size. Four runs cost more
- * than the two messages and three copies of a served transfer; at 64 KiB a run both are equally fast
- * (contrib/doc/results, section 10). rdma and cuda_ipc were not measured: native by default.
+ * The built-in rows, and why:
+ *   cma  Each run is a system call, at least 4 us for any size. Four runs cost more than the two messages and three
+ *        copies of a served transfer; at 64 KiB a run both are equally fast (contrib/doc/results, section 10).
+ *   dir  A lookup of few keys costs one round trip either way, and reading the table spares the home's processor. For
+ *        many keys the home reads its own table in less time than the network moves 4 KiB a key.
+ * rdma and cuda_ipc have no row: they were not measured on hardware, and are native.
  */
 #include "config.h"
 #include "native/rma_table.h"

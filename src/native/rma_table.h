@@ -2,11 +2,11 @@
  * The table of native gets and puts that are served instead: the owner packs many small pieces into few messages faster
  * than most networks fetch them one by one. Rows are by the kind of the native path, the bytes and the number of runs.
  *
- *   KVCL_NATIVE_TABLE = ROW[,ROW...]      ROW = KIND:FROM-TO:PATH[:RUNS]
+ *   KVCL_NATIVE_TABLE = ROW[,ROW...]      ROW = KIND:FROM-TO:WAY[:RUNS]
  *
- * KIND is cma (the kernel's copy between processes), rdma, cuda_ipc, loop, dir (a store's lookup in another rank's
- * table: a run of 4 KiB a key, by whichever of the others) or any; FROM (included) and TO (excluded; or
- * inf) are bytes of a run; PATH is native or served; RUNS is the least number of runs. The first matching row wins; the
+ * KIND is cma (the kernel's copy between processes), rdma, cuda_ipc, loop, dir (a store's lookup in the table of
+ * another rank, by any mechanism, with a run of 4 KiB for each key) or any; FROM (included) and TO (excluded; or inf)
+ * are bytes of a run; WAY is native or served; RUNS is the least number of runs. The first matching row wins; the
  * user's rows come before the built-in ones; without a matching row a transfer is native. Pure.
  */
 #ifndef KVCL_NATIVE_RMA_TABLE_H
@@ -31,7 +31,6 @@ typedef struct kvcl_rma_table {
     kvcl_rma_row_t rows[KVCL_RMA_ROWS];
     size_t         count;
 } kvcl_rma_table_t;
-
 
 /** text: the user's rows; NULL or empty: none. @return KVCL_OK; KVCL_ERR_INVALID_PARAM, naming the row. */
 kvcl_status_t kvcl_rma_table_parse(const char *text, kvcl_rma_table_t *table) KVCL_MUST_CHECK;

@@ -41,7 +41,7 @@ struct kvcl_pull {
     kvcl_sel_t           remote;      /* its blocks: owned copy, as is gens */
     uint32_t             *gens;       /* expected generation of each block, NULL: not checked */
     uint64_t             *sums;       /* FROM_CACHE, given by the poster: room for one a block; NULL: not wanted */
-    bool                 summed;      /* on_done: sums has what each block has at the destination; else it has not */
+    bool                 summed;      /* in on_done: sums has the sum of each block's bytes at the destination */
     kvcl_rregion_t       *rregion;    /* FROM_REGION; alive until done */
     uint64_t             offset;
     uint64_t             offer;       /* FROM_OFFER; with FROM_CACHE: what to pull if the cache is not mapped here */
@@ -116,7 +116,7 @@ bool         kvcl_pull_try_again(kvcl_pull_t *pull);
 kvcl_status_t kvcl_pull_check(kvcl_pull_t *pull) KVCL_MUST_CHECK;
 /** Pair the runs of local and remote; remote addresses are mapped ones, or the owner's. */
 kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs) KVCL_MUST_CHECK;
-/** As kvcl_pull_runs() for pull->copy, the remote cache mapped; with sums, where they are wanted and one pass suffices. */
+/** As kvcl_pull_runs() for pull->copy, the remote cache mapped; with sums, if they are wanted and one pass suffices. */
 kvcl_status_t kvcl_pull_copy_runs(kvcl_pull_t *pull) KVCL_MUST_CHECK;
 void          kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t unit, kvcl_stream_t *stream);
 

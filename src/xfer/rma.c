@@ -43,8 +43,8 @@ struct kvcl_rma_job {
     unsigned      in_flight;
     bool          issued;       /* all runs are issued */
     bool          stopped;      /* by the caller, whose status it is */
-    bool          ended;        /* rma_end was called */
-    uint64_t      stop_ns;      /* stopped: when it is */
+    bool          ended;        /* rma_end was called, or the link was lost: the operations end by themselves */
+    uint64_t      stop_ns;      /* stopped: when rma_end is called */
     bool          queried_word; /* the witness's control word has been requested */
     bool          before;       /* the word is read before the first run */
     bool          reads_gens;   /* all runs have completed: the generations are read */
@@ -77,7 +77,7 @@ static kvcl_status_t query_word(kvcl_rma_job_t *job, rma_send_t *one)
     return status;
 }
 
-/* @return whether it goes on: its next operations are to be issued. */
+/* @return whether the job goes on: its next operations are to be issued. */
 static bool end_if_over(kvcl_rma_job_t *job)
 {
     kvcl_pull_t    *pull = job->pull;
@@ -237,8 +237,7 @@ static unsigned advance(kvcl_rma_job_t *job)
     return n + (end_if_over(job) ? 1 : 0);
 }
 
-/* Transports move host memory to host memory, or device memory to device memory (cuda_ipc, RDMA),
- * natively. */
+/* Natively, transports move host memory to host memory, or device memory to device memory (cuda_ipc, RDMA). */
 bool kvcl_rma_same_kind(const kvcl_pull_t *pull)
 {
     kvcl_mem_kind_t mine = kvcl_copier_kind((pull->cache != NULL) ? pull->cache->copier : pull->buf_copier);
@@ -311,7 +310,7 @@ kvcl_status_t kvcl_rma_start(kvcl_pull_t *pull, const kvcl_runs_t *runs)
     return KVCL_OK;
 }
 
-/* Its operations in flight end soon, or by rma_end. */
+/* The job's operations in flight end soon, or by rma_end after STOP_NS. */
 static void fence(kvcl_rma_job_t *job)
 {
     kvcl_peer_t *peer = job->pull->peer;
