@@ -48,10 +48,10 @@ KVCL_API kvcl_status_t kvcl_cache_create(kvcl_context_h ctx, const char *name, c
 /**
  * Destroy a cache. Its operations must have completed, and its blocks must be withdrawn from stores. NULL is allowed.
  * Transfers that send its blocks to peers have 2 s to finish; then they end with KVCL_ERR_NOT_REGISTERED and a warning
- * names the peers. The cache is *not* destroyed in these cases:
- *   a store still uses it                      nothing changes;
- *   the network still reads its bytes 5 s later (a stopped peer), or the revocation fails as kvcl_mem_revoke() may
- *                                              peers begin no transfer of it any more.
+ * names the peers. The cache is *not* destroyed in two cases:
+ *   A store still uses it. Nothing changes.
+ *   The network still reads its bytes 5 s later (a stopped peer), or the revocation fails as that of kvcl_mem_revoke()
+ *   may. Peers begin no further transfer of it.
  * Then the log and kvcl_last_error() name the cache and the reason, the memory must not be freed, and the call may be
  * repeated. Once the cache is destroyed, the promise of kvcl_mem_revoke() (kvcl_mem.h) holds for its memory. Blocks.
  */

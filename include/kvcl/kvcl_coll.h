@@ -1,9 +1,10 @@
 /*
  * Collectives over an intra-communicator. All ranks call the same collectives of one communicator in the same order.
+ * Which algorithm runs is a readable table (KVCL_COLL_TABLE, kvcl_info --colls).
+ *
  * If a rank fails, the others' requests complete with KVCL_ERR_RANK_FAILED or KVCL_ERR_TIMED_OUT, never hang. If the
  * connection of two ranks is lost and made again, requests that ran over it complete with KVCL_ERR_UNREACHABLE, or with
- * KVCL_ERR_TIMED_OUT on a rank that had not begun; the communicator remains usable. Which
- * algorithm runs is a readable table (KVCL_COLL_TABLE, kvcl_info --colls).
+ * KVCL_ERR_TIMED_OUT on a rank that had not begun; the communicator remains usable.
  */
 #ifndef KVCL_COLL_H
 #define KVCL_COLL_H

@@ -44,7 +44,7 @@ KVCL_API kvcl_status_t kvcl_query_copy(char *buf, size_t cap, size_t *len_p) KVC
 KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /** Whether RDMA ports of this host can reach the memory of its GPUs, as text: "yes (peermem)", "yes (dmabuf ...)", or
- * "no: " and the reason. Where they cannot, device memory is served. */
+ * "no: " and the reason. Where they cannot, device memory is served. len_p as in kvcl_context_address. */
 KVCL_API kvcl_status_t kvcl_query_gpudirect(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
 /**
@@ -73,9 +73,9 @@ typedef struct kvcl_memory_info {
     uint64_t   bytes;     /* of all blocks; of the memory */
     const char *get_path; /* "loop", "mapped", "native", "served". "": this rank has no right to read it */
     const char *put_path; /* as get_path, for puts. "": this rank has no right to write it */
-    const char *why;      /* "native": by what ("rdma", "cma", "cuda_ipc"). "served": why it is not native. Of gets; of
-                             puts, if get_path is "". "": neither */
-    const char *put_why;  /* the same of puts; "" if put_path is "" */
+    const char *why;      /* of gets, or of puts if get_path is "". "native": the mechanism ("rdma", "cma", "cuda_ipc");
+                             "served": why it is not native; otherwise "" */
+    const char *put_why;  /* as why, for puts; "" if put_path is "" */
 } kvcl_memory_info_t;
 typedef void (*kvcl_memory_cb_t)(void *arg, const kvcl_memory_info_t *info);
 

@@ -131,7 +131,7 @@ typedef struct kvcl_store_stats {
     uint64_t put_p99_ns;
     uint64_t match_p50_ns; /* kvcl_store_match */
     uint64_t match_p99_ns;
-    uint64_t bytes_served; /* of bytes_out and of bytes_in, of the whole context, as kvcl_context_stats says */
+    uint64_t bytes_served; /* of the whole context: the members of kvcl_context_stats_t */
     uint64_t bytes_native;
 } kvcl_store_stats_t;
 #define KVCL_STORE_STATS_INIT                                                                                          \
