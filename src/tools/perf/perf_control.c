@@ -126,37 +126,31 @@ bool perf_query_check(perf_t *perf)
     return true;
 }
 
-bool perf_query_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p)
+/* cpu_p: the target's CPU time at its answer. */
+static bool query_cpu(perf_t *perf, uint64_t what, uint64_t arg, uint64_t *cpu_p)
 {
     answer_t answer = {0, 0, 0};
 
-    if (!request(perf, ASK_BEGIN, iters, &answer)) {
+    if (!request(perf, what, arg, &answer)) {
         return false;
     }
     *cpu_p = answer.cpu_ns;
     return true;
+}
+
+bool perf_query_begin(perf_t *perf, uint64_t iters, uint64_t *cpu_p)
+{
+    return query_cpu(perf, ASK_BEGIN, iters, cpu_p);
 }
 
 bool perf_query_end(perf_t *perf, uint64_t *cpu_p)
 {
-    answer_t answer = {0, 0, 0};
-
-    if (!request(perf, ASK_END, 0, &answer)) {
-        return false;
-    }
-    *cpu_p = answer.cpu_ns;
-    return true;
+    return query_cpu(perf, ASK_END, 0, cpu_p);
 }
 
 bool perf_query_floor(perf_t *perf, uint64_t *cpu_p)
 {
-    answer_t answer = {0, 0, 0};
-
-    if (!request(perf, ASK_FLOOR, 0, &answer)) {
-        return false;
-    }
-    *cpu_p = answer.cpu_ns;
-    return true;
+    return query_cpu(perf, ASK_FLOOR, 0, cpu_p);
 }
 
 bool perf_query_quit(perf_t *perf)

@@ -24,10 +24,11 @@ static const char *far_name(const perf_t *perf)
     return perf->self ? "far blocks" : NULL;
 }
 
-bool perf_get_op(perf_slice_t *slice)
+static bool move(perf_slice_t *slice, bool get)
 {
     perf_t             *perf  = slice->perf;
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    const char         *what  = get ? "kvcl_get" : "kvcl_put";
     kvcl_req_h         req    = NULL;
     kvcl_sel_t         near, far;
     kvcl_status_t      status;
@@ -37,27 +38,20 @@ bool perf_get_op(perf_slice_t *slice)
     params.timeout_ns   = PERF_TIMEOUT_NS;
     params.remote_cache = far_name(perf);
     start               = perf_post_begin(slice);
-    status              = kvcl_get(perf->job->world, perf->peer, perf->near, &far, &near, &params, &req);
+    status              = get ? kvcl_get(perf->job->world, perf->peer, perf->near, &far, &near, &params, &req)
+                              : kvcl_put(perf->job->world, perf->peer, perf->near, &near, &far, &params, &req);
     perf_post_end(slice, start);
-    return job_ok(perf->job, status, "kvcl_get") && job_ok(perf->job, job_finish(req, PERF_TIMEOUT_NS), "kvcl_get");
+    return job_ok(perf->job, status, what) && job_ok(perf->job, job_finish(req, PERF_TIMEOUT_NS), what);
+}
+
+bool perf_get_op(perf_slice_t *slice)
+{
+    return move(slice, true);
 }
 
 bool perf_put_op(perf_slice_t *slice)
 {
-    perf_t             *perf  = slice->perf;
-    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    kvcl_req_h         req    = NULL;
-    kvcl_sel_t         near, far;
-    kvcl_status_t      status;
-    uint64_t           start;
-
-    select_blocks(slice, &near, &far);
-    params.timeout_ns   = PERF_TIMEOUT_NS;
-    params.remote_cache = far_name(perf);
-    start               = perf_post_begin(slice);
-    status              = kvcl_put(perf->job->world, perf->peer, perf->near, &near, &far, &params, &req);
-    perf_post_end(slice, start);
-    return job_ok(perf->job, status, "kvcl_put") && job_ok(perf->job, job_finish(req, PERF_TIMEOUT_NS), "kvcl_put");
+    return move(slice, false);
 }
 
 static bool post_recv(perf_t *perf, kvcl_req_h *req_p)
