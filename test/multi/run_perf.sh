@@ -1,6 +1,6 @@
 #!/bin/sh
 # kvcl_perf: every test on every path, verified, with and without the floor; and kvcl_info. Asserts bytes and the form
-# of the output, never time.
+# of the output, never time. Both forms run all tests; the long one also every test with every pattern.
 set -eu
 : "${top_builddir:?}"
 tools=$top_builddir/src/tools
@@ -49,6 +49,49 @@ measured() {
   done
 }
 
+# pattern RANKS TEST PATTERN MEMBERS [OPTION...]: every rank that initiates is a member with figures, no byte is wrong.
+pattern() {
+  ranks=$1 test=$2 name=$3 members=$4
+  shift 4
+  rc=0
+  timeout -k 10 120 mpirun -n "$ranks" "$tools/kvcl_perf" "$test" --pattern "$name" --json "$@" >"$tmp/out" \
+    2>"$tmp/err" || rc=$?
+  number='[0-9.]*'
+  rates="\"gbps\": $number, \"messages_per_s\": $number, \"p50_us\": $number, \"p99_us\": $number, \"memcpy_gbps\": "
+  one="{\"rank\": [0-9]*, \"targets\": [0-9]*, \"path\": \"[a-z][^\"]*\", $rates[a-z0-9.]*}"
+  for member in processor host version date unit count iters memcpy_ratio cpu_s_per_gib; do
+    grep -q "\"$member\": " "$tmp/out" || rc=99
+  done
+  if [ $rc = 0 ] && grep -q "\"pattern\": \"$name\", .*\"ranks\": $ranks, .*\"iters\": $number, $rates" "$tmp/out" &&
+    grep -q "\"slowest\": $one, \"fastest\": $one, \"members\": \[$one.*\], \"wrong\": 0}\$" "$tmp/out" &&
+    [ "$(grep -o '"rank": ' "$tmp/out" | wc -l)" = $((members + 2)) ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: $test, pattern $name, $ranks ranks (status $rc)"
+    sed 's/^/   /' "$tmp/out" "$tmp/err" | tail -n 20
+  fi
+}
+
+# refused RANKS WORDS OPTION...: exit 2, and stderr has the words.
+refused() {
+  ranks=$1 words=$2
+  shift 2
+  rc=0
+  if [ "$ranks" = 1 ]; then
+    "$tools/kvcl_perf" "$@" >"$tmp/out" 2>&1 || rc=$?
+  else
+    timeout -k 10 120 mpirun -n "$ranks" "$tools/kvcl_perf" "$@" >"$tmp/out" 2>&1 || rc=$?
+  fi
+  if [ $rc = 2 ] && grep -qF -- "$words" "$tmp/out"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: kvcl_perf $* is not refused (status $rc)"
+    cat "$tmp/out"
+  fi
+}
+
 # copy: one size, as JSON and as a picture; options that it does not have.
 KVCL_COPY=weave2 timeout -k 10 120 "$tools/kvcl_perf" copy --unit 4096 --iters 1 --json --plot "$tmp/plot.svg" \
   >"$tmp/out" 2>"$tmp/err" || echo "status $?" >>"$tmp/out"
@@ -67,6 +110,18 @@ for option in "copy --floor" "copy --unit 17M" "get --plot x" "copy --sweep 4K" 
   "$tools/kvcl_perf" $option >"$tmp/out" 2>&1 || rc=$?
   if [ $rc = 2 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL: $option"; cat "$tmp/out"; fi
 done
+
+# Patterns: bad input; the number of ranks is known to the ranks only.
+refused 1 '"ring" is none of pairs, incast and all' get --pattern ring
+for test in lookup match store-put store-keys bcast copy; do
+  refused 1 "$test has none; the tests with patterns are send put get store-get" $test --pattern all
+done
+for words in "get --threads 2" "store-get --batch 4" "store-get --apart" "put --cold" "get --beside 1M"; do
+  # shellcheck disable=SC2086 # words are meant
+  refused 1 "leave them out" $words --pattern all
+done
+refused 1 "--pattern incast needs 2 ranks or more, and the job has 1" get --pattern incast
+refused 3 "--pattern pairs needs an even number of ranks, and the job has 3" get --pattern pairs
 
 for path in shm tcp; do
   KVCL_PATH=$path KVCL_NET=lo
@@ -137,6 +192,23 @@ for path in shm tcp; do
   measured "single blocks with the floor over $path" floor_p50_us ratio
   check "store-keys over $path" mpirun -n 2 "$tools/kvcl_perf" store-keys --count 20000 --json
   measured "memory of keys over $path" dir_bytes_per_key holder_bytes_per_key ops_per_s
+  # Each pattern and each test; at night each test with each pattern.
+  pattern 4 get pairs 2 --unit 5000 --count 100 --order random --iters 3 --verify
+  pattern 4 put incast 3 --unit 5000 --count 100 --order random --iters 3 --verify
+  pattern 4 send all 4 --unit 5000 --count 100 --order random --iters 3 --verify
+  pattern 4 store-get all 4 --unit 5000 --count 100 --order random --iters 3 --verify
+  pattern 3 get incast 2 --unit 4K --count 500 --iters 20 --floor
+  measured "a pattern with the floor over $path" memcpy_gbps memcpy_ratio
+  if [ "${TEST_RING:-gate}" = night ]; then
+    for test in send put get store-get; do
+      for name in "pairs 2" "incast 3" "all 4"; do
+        # shellcheck disable=SC2086 # words are meant
+        pattern 4 $test $name --unit 3000 --count 200 --iters 20 --floor --verify
+      done
+    done
+    pattern 2 send pairs 1 --count 1 --unit 1 --iters 200
+    pattern 5 put all 5 --count 3 --sweep 4K
+  fi
   check "bcast over $path" mpirun -n 3 "$tools/kvcl_perf" bcast --unit 50000 --count 20 --iters 3 --verify --json
 done
 unset KVCL_PATH KVCL_NET

@@ -1,6 +1,6 @@
 /*
- * The parts shared by all tools: command lines, histograms, JSON, patterns, the words for memory, the machine; and what
- * kvcl_perf asks of a ratio.
+ * The parts shared by all tools: command lines, histograms, JSON, patterns, the words for memory, the machine; what
+ * kvcl_perf asks of a ratio, and which ranks move blocks with which in its patterns.
  */
 #include "config.h"
 #include "tools/cli.h"
@@ -11,6 +11,7 @@
 #include "tools/memory_text.h"
 #include "tools/metrics_out.h"
 #include "tools/pattern.h"
+#include "tools/perf/flows/flow_kind.h"
 #include "tools/perf/perf_asked.h"
 
 #include <check.h>
@@ -428,6 +429,58 @@ START_TEST(a_ratio_is_asked)
 }
 END_TEST
 
+/* Of 6 ranks: how many each one moves with, and how many move with it. */
+static const struct {
+    const char  *name;
+    flow_kind_t kind;
+    size_t      out[6];
+    size_t      in[6];
+} kinds[] = {
+    {"pairs", FLOW_PAIRS, {1, 0, 1, 0, 1, 0}, {0, 1, 0, 1, 0, 1}},
+    {"incast", FLOW_INCAST, {0, 1, 1, 1, 1, 1}, {5, 0, 0, 0, 0, 0}},
+    {"all", FLOW_ALL, {5, 5, 5, 5, 5, 5}, {5, 5, 5, 5, 5, 5}},
+};
+
+/* The ranks that move with one have the places 0, 1, 2, ... there: no two share a place. */
+START_TEST(a_pattern_names_its_ranks)
+{
+    flow_kind_t kind = FLOW_NONE;
+    size_t      out[6] = {0}, in[6] = {0};
+    int         from, to;
+
+    ck_assert(flow_kind_named(kinds[_i].name, &kind));
+    ck_assert_int_eq(kind, kinds[_i].kind);
+    ck_assert_str_eq(flow_kind_name(kind), kinds[_i].name);
+    for (to = 0; to < 6; ++to) {
+        for (from = 0; from < 6; ++from) {
+            if (flow_kind_initiates(kind, from, to)) {
+                ck_assert_int_ne(from, to);
+                ck_assert_uint_eq(flow_kind_place(kind, from, to), in[to]++);
+                ++out[from];
+            }
+        }
+    }
+    ck_assert_mem_eq(out, kinds[_i].out, sizeof(out));
+    ck_assert_mem_eq(in, kinds[_i].in, sizeof(in));
+}
+END_TEST
+
+START_TEST(a_pattern_refuses_numbers_of_ranks)
+{
+    flow_kind_t kind = FLOW_INCAST;
+
+    ck_assert(!flow_kind_named("none", &kind));
+    ck_assert(!flow_kind_named("", &kind));
+    ck_assert_int_eq(kind, FLOW_INCAST);
+    ck_assert_ptr_nonnull(flow_kind_refuses(FLOW_ALL, 1));
+    ck_assert_ptr_nonnull(flow_kind_refuses(FLOW_PAIRS, 1));
+    ck_assert_ptr_nonnull(flow_kind_refuses(FLOW_PAIRS, 3));
+    ck_assert_ptr_null(flow_kind_refuses(FLOW_PAIRS, 4));
+    ck_assert_ptr_null(flow_kind_refuses(FLOW_INCAST, 3));
+    ck_assert_ptr_null(flow_kind_refuses(FLOW_ALL, 2));
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("tools_parts");
@@ -450,6 +503,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_memory_has_its_words, 0, (int)(sizeof(memories) / sizeof(memories[0])));
     tcase_add_loop_test(tcase, a_processor_has_its_name, 0, (int)(sizeof(processors) / sizeof(processors[0])));
     tcase_add_loop_test(tcase, a_ratio_is_asked, 0, (int)(sizeof(asked) / sizeof(asked[0])));
+    tcase_add_loop_test(tcase, a_pattern_names_its_ranks, 0, (int)(sizeof(kinds) / sizeof(kinds[0])));
+    tcase_add_test(tcase, a_pattern_refuses_numbers_of_ranks);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

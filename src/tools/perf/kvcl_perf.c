@@ -3,6 +3,7 @@
  * set-up, measurement, report, exit status (0: all bytes right; 1: wrong bytes or a failure; 2: bad options).
  */
 #include "config.h"
+#include "tools/perf/flows/flows.h"
 #include "tools/perf/perf.h"
 
 #include <stdio.h>
@@ -93,31 +94,55 @@ static int measure(perf_t *perf)
     return result;
 }
 
+static int measure_one(const job_t *job, const perf_options_t *opt, const perf_test_t *test)
+{
+    perf_t   *perf;
+    uint64_t wrong;
+    int      result;
+
+    if (opt->pattern != FLOW_NONE) {
+        return (flows_measure(job, opt, test, &wrong) && (wrong == 0)) ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    perf = calloc(1, sizeof(*perf));
+    if (perf == NULL) {
+        job_complain(job, "out of memory");
+        return EXIT_FAILURE;
+    }
+    perf->job  = job;
+    perf->opt  = opt;
+    perf->test = test;
+    set_roles(perf);
+    result = measure(perf);
+    free(perf);
+    return result;
+}
+
 /* One measurement, or one for each size of a sweep. All ranks, in the same order. */
 static int measure_all(const job_t *job, const perf_options_t *opt, const perf_test_t *test)
 {
     const size_t   n      = (opt->sweep.n > 0) ? opt->sweep.n : 1;
     int            result = EXIT_SUCCESS, one;
     perf_options_t each;
-    perf_t         *perf;
     size_t         i;
 
     for (i = 0; i < n; ++i) {
-        each = perf_options_at(opt, test, i);
-        perf = calloc(1, sizeof(*perf));
-        if (perf == NULL) {
-            job_complain(job, "out of memory");
-            return EXIT_FAILURE;
-        }
-        perf->job  = job;
-        perf->opt  = &each;
-        perf->test = test;
-        set_roles(perf);
-        one    = measure(perf);
+        each   = perf_options_at(opt, test, i);
+        one    = measure_one(job, &each, test);
         result = (one != EXIT_SUCCESS) ? one : result;
-        free(perf);
     }
     return result;
+}
+
+/* Rank 0 alone says why not. */
+static bool ranks_suffice(const job_t *job, const perf_options_t *opt)
+{
+    const char *needs = (opt->pattern != FLOW_NONE) ? flow_kind_refuses(opt->pattern, job->size) : NULL;
+
+    if ((needs != NULL) && (job->rank == 0)) {
+        job_complain(job, "--pattern %s needs %s, and the job has %d: start as many with mpirun -n, srun -n or "
+                     "KVCL_SIZE", flow_kind_name(opt->pattern), needs, job->size);
+    }
+    return needs == NULL;
 }
 
 int main(int argc, char **argv)
@@ -141,7 +166,7 @@ int main(int argc, char **argv)
     if (!job_open(&job, "kvcl_perf")) {
         return EXIT_FAILURE;
     }
-    result = measure_all(&job, &opt, test);
+    result = ranks_suffice(&job, &opt) ? measure_all(&job, &opt, test) : EXIT_USAGE;
     job_close(&job);
     return result;
 }

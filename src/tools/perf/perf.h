@@ -7,7 +7,7 @@
  * perf_keys.c and perf_bcast.c the tests; perf_control.c the synchronisation of initiator and target; perf_measure.c
  * the rounds of a measurement; perf_beside.c a concurrent bulk transfer; perf_floor.c raw UCX and memcpy;
  * perf_report.c the output; perf_asked.c the ratios that are asked; perf_copy.c and perf_plot.c the test that needs no
- * ranks.
+ * ranks; flows/ the measurements with a pattern.
  */
 #ifndef KVCL_TOOLS_PERF_PERF_H
 #define KVCL_TOOLS_PERF_PERF_H
@@ -18,6 +18,7 @@
 #include "tools/job.h"
 #include "tools/memory_text.h"
 #include "tools/perf/floor.h"
+#include "tools/perf/flows/flow_kind.h"
 
 #define PERF_TIMEOUT_NS   UINT64_C(600000000000) /* of one operation of any size */
 #define PERF_COPY_UNIT_MAX (UINT64_C(16) << 20)  /* bytes of a piece of the test copy */
@@ -40,6 +41,7 @@ typedef struct perf_options {
     bool       apart;   /* store-get: a get for each key */
     bool       json;
     const char *plot;  /* copy: the file of the picture, or NULL */
+    flow_kind_t pattern; /* many ranks at the same time (perf/flows) */
     cli_sizes_t sweep; /* block sizes to measure one after the other; n is 0: unit alone */
 } perf_options_t;
 
@@ -84,6 +86,7 @@ typedef struct perf_test {
     bool       parts;     /* --batch may select a part of the blocks */
     bool       store;
     int        (*alone)(const perf_options_t *opt); /* needs no ranks: the whole test; @return the exit status */
+    const struct flow_op *flow; /* with --pattern, or NULL */
     bool       (*drive)(perf_t *perf); /* runs on all ranks together; NULL: rank 0 and 1, by the functions below */
     uint64_t   unit;      /* defaults */
     uint64_t   count;
@@ -183,6 +186,8 @@ perf_options_t perf_options_at(const perf_options_t *opt, const perf_test_t *tes
 
 /* All below: false after the error was printed. */
 bool perf_blocks_open(perf_t *perf);
+/* 0..n-1, in order or shuffled: the caller's, or NULL. */
+uint32_t *perf_make_ids(size_t n, bool shuffled, uint64_t seed);
 void perf_blocks_close(perf_t *perf);
 void perf_fill(const perf_t *perf, uint8_t *base, const uint32_t *ids);
 uint64_t perf_check(const perf_t *perf, const uint8_t *base, const uint32_t *ids);
@@ -212,6 +217,8 @@ bool perf_query_quit(perf_t *perf);
 bool perf_target(perf_t *perf);
 
 bool perf_measure(perf_t *perf);
+/* How many iterations of each_ns to measure: --iters, or as many as take about a second. */
+uint64_t perf_iters(const perf_options_t *opt, uint64_t each_ns);
 
 /* Initiator and target: the caches of the bulk transfer. Initiator: repeat it from start to stop, on a thread. */
 bool perf_beside_open(perf_t *perf);

@@ -20,8 +20,7 @@ static uint64_t random_next(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* 0..n-1, in order or shuffled. */
-static uint32_t *make_ids(size_t n, bool shuffled, uint64_t seed)
+uint32_t *perf_make_ids(size_t n, bool shuffled, uint64_t seed)
 {
     uint32_t *ids = malloc(n * sizeof(*ids));
     uint32_t swap;
@@ -105,8 +104,8 @@ bool perf_blocks_open(perf_t *perf)
     const size_t n = (size_t)perf->opt->count;
 
     perf->n_part   = n;
-    perf->near_ids = make_ids(n, perf->opt->random, SEED);
-    perf->far_ids  = make_ids(n, perf->opt->random, SEED + 1);
+    perf->near_ids = perf_make_ids(n, perf->opt->random, SEED);
+    perf->far_ids  = perf_make_ids(n, perf->opt->random, SEED + 1);
     if ((perf->near_ids == NULL) || (perf->far_ids == NULL)) {
         job_complain(perf->job, "out of memory");
         return false;

@@ -189,23 +189,24 @@ static bool one_round(measure_t *m, uint64_t iters)
            (!opt->verify || perf_query_check(perf)) && (!opt->floor || perf_floor_round(perf, iters));
 }
 
+uint64_t perf_iters(const perf_options_t *opt, uint64_t each_ns)
+{
+    const uint64_t most = opt->verify ? VERIFIED_ITERS : ITERS_MAX;
+    uint64_t       iters = TARGET_NS / each_ns;
+
+    iters = (iters < ITERS_MIN) ? ITERS_MIN : ((iters > most) ? most : iters);
+    return (opt->iters != 0) ? opt->iters : iters;
+}
+
 /* The number of iterations in about TARGET_NS, after a warm-up whose bytes are checked. */
 static bool calibrate(measure_t *m, uint64_t *iters_p)
 {
-    perf_t         *perf  = m->perf;
-    const uint64_t wanted = perf->opt->iters;
-    uint64_t       each;
+    perf_t *perf = m->perf;
 
     if (!perf_query_renew(perf) || !phase(m, 1) || !perf_query_check(perf) || !phase(m, 3)) {
         return false;
     }
-    each = (perf->result.wall_ns / 4) + 1;
-    *iters_p = TARGET_NS / each;
-    *iters_p = (*iters_p < ITERS_MIN) ? ITERS_MIN : ((*iters_p > ITERS_MAX) ? ITERS_MAX : *iters_p);
-    if (perf->opt->verify && (*iters_p > VERIFIED_ITERS)) {
-        *iters_p = VERIFIED_ITERS;
-    }
-    *iters_p = (wanted != 0) ? wanted : *iters_p;
+    *iters_p = perf_iters(perf->opt, (perf->result.wall_ns / 4) + 1);
     return true;
 }
 

@@ -14,17 +14,19 @@
 
 static const char about[] =
     "Measure one operation between two ranks and, with --floor, raw UCX and a memcpy of the same bytes.\n"
-    "Run it under mpirun or srun with 2 ranks (bcast: any number; one rank: to itself); copy needs none.\n"
+    "Run it under mpirun or srun with 2 ranks (bcast and --pattern: 2 or more; one rank: to itself); copy needs none.\n"
     "TEST is one of send put get lookup match store-get store-put store-keys bcast copy.";
 
-/* "send put get ...". */
-static const char *all_tests(char *buf, size_t cap)
+/* "send put get ...": all, or those that have patterns. */
+static const char *list_tests(bool patterns, char *buf, size_t cap)
 {
     size_t used = 0, i;
 
     buf[0] = '\0';
     for (i = 0; (i < perf_n_tests) && (used + 1 < cap); ++i) {
-        used += (size_t)snprintf(buf + used, cap - used, "%s%s", (i == 0) ? "" : " ", perf_tests[i].name);
+        if (!patterns || (perf_tests[i].flow != NULL)) {
+            used += (size_t)snprintf(buf + used, cap - used, "%s%s", (used == 0) ? "" : " ", perf_tests[i].name);
+        }
     }
     return buf;
 }
@@ -40,7 +42,7 @@ static cli_result_t find_test(const cli_spec_t *spec, const char *name, const pe
             return CLI_GO;
         }
     }
-    return cli_error(spec, "no such test: \"%s\"; the tests are %s", name, all_tests(all, sizeof(all)));
+    return cli_error(spec, "no such test: \"%s\"; the tests are %s", name, list_tests(false, all, sizeof(all)));
 }
 
 static void settle_batch(perf_options_t *opt, const perf_test_t *test)
@@ -148,11 +150,35 @@ static cli_result_t settle(const cli_spec_t *spec, perf_options_t *opt, const pe
     return check_sweep(spec, opt, test);
 }
 
+/* With a pattern every rank does one operation towards each of its targets at a time, with all blocks. */
+static cli_result_t settle_pattern(const cli_spec_t *spec, perf_options_t *opt, const perf_test_t *test,
+                                   const char *name)
+{
+    char all[256];
+
+    if (name == NULL) {
+        return CLI_GO;
+    }
+    if (!flow_kind_named(name, &opt->pattern)) {
+        return cli_error(spec, "--pattern: \"%s\" is none of pairs, incast and all", name);
+    }
+    if (test->flow == NULL) {
+        return cli_error(spec, "--pattern: %s has none; the tests with patterns are %s", test->name,
+                         list_tests(true, all, sizeof(all)));
+    }
+    if ((opt->threads != 1) || (opt->batch != 0) || opt->apart || opt->cold || (opt->beside != 0)) {
+        return cli_error(spec, "--pattern does not go with --threads, --batch, --apart, --cold or --beside; leave "
+                         "them out");
+    }
+    return CLI_GO;
+}
+
 cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, const perf_test_t **test_p)
 {
     char       all[256];
-    const char *order  = "seq";
-    const char *name   = NULL;
+    const char *order   = "seq";
+    const char *pattern = NULL;
+    const char *name    = NULL;
     const cli_option_t table[] = {
         {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M)", 1, 0xffffffffu},
         {"count", CLI_SIZE, &opt->count, "N", "blocks, or keys (default 64; lookup 64K; store-keys 1M)", 1, COUNT_MAX},
@@ -170,6 +196,7 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: repeat a background get of so many meanwhile",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
         {"no-checksum", CLI_FLAG, &opt->unsummed, NULL, "open the store without checksums", 0, 0},
+        {"pattern", CLI_STRING, &pattern, "PATTERN", "pairs, incast or all: many ranks at the same time", 0, 0},
         {"sweep", CLI_SIZES, &opt->sweep, "SIZES", "measure blocks of each size in turn, such as 1K,4K,32K",
          1, 0xffffffffu},
         {"plot", CLI_STRING, &opt->plot, "FILE", "copy: write an SVG picture", 0, 0},
@@ -184,8 +211,9 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
     result       = cli_parse(&spec, argc, argv, &name, 1, &n);
     if (result == CLI_GO) {
         result = (n == 1) ? find_test(&spec, name, test_p)
-                          : cli_error(&spec, "name one test of %s", all_tests(all, sizeof(all)));
+                          : cli_error(&spec, "name one test of %s", list_tests(false, all, sizeof(all)));
     }
     opt->test = name;
-    return (result == CLI_GO) ? settle(&spec, opt, *test_p, order) : result;
+    result    = (result == CLI_GO) ? settle(&spec, opt, *test_p, order) : result;
+    return (result == CLI_GO) ? settle_pattern(&spec, opt, *test_p, pattern) : result;
 }

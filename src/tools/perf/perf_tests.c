@@ -4,12 +4,14 @@
 #include "config.h"
 #include "tools/perf/perf_tests.h"
 
+#include "tools/perf/flows/flows.h"
 #include "tools/perf/perf_copy.h"
 
 #define KIB UINT64_C(1024)
 
 const perf_test_t perf_tests[] = {
     {.name       = "send",
+     .flow       = &flow_send,
      .raw        = PERF_RAW_PUT,
      .bytes      = true,
      .unit       = 64 * KIB,
@@ -19,6 +21,7 @@ const perf_test_t perf_tests[] = {
      .renew      = perf_renew_near,
      .check_far  = perf_check_far},
     {.name      = "put",
+     .flow      = &flow_put,
      .raw       = PERF_RAW_PUT,
      .bytes     = true,
      .unit      = 64 * KIB,
@@ -27,6 +30,7 @@ const perf_test_t perf_tests[] = {
      .renew     = perf_renew_near,
      .check_far = perf_check_far},
     {.name       = "get",
+     .flow       = &flow_get,
      .raw        = PERF_RAW_GET,
      .bytes      = true,
      .unit       = 64 * KIB,
@@ -37,6 +41,7 @@ const perf_test_t perf_tests[] = {
     {.name = "lookup", .batched = true, .store = true, .unit = 64, .count = 64 * KIB, .op = perf_lookup_op},
     {.name = "match", .store = true, .unit = 64, .count = 128, .op = perf_match_op},
     {.name       = "store-get",
+     .flow       = &flow_store_get,
      .raw        = PERF_RAW_GET,
      .bytes      = true,
      .parts      = true,
