@@ -1,6 +1,7 @@
 /* UCX without a port (fake_ucp.h). */
 #include "config.h"
 #include "fake_ucp.h"
+#include "base/checksum.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -391,4 +392,22 @@ void ucp_worker_destroy(ucp_worker_h worker)
     for (i = 0; (worker == fake_data_worker()) && (i < n_endpoints); ++i) {
         fake_ucp.left += (endpoints[i].flush != NULL);
     }
+}
+
+/* ---- regions of the peer ---- */
+
+kvcl_xport_rmem_t *fake_open_region(kvcl_xport_ep_t *ep, uint64_t bytes)
+{
+    struct {
+        glue_packed_t packed;
+        char          rkey[8];
+    } region = {.packed = {.magic = GLUE_PACKED_MAGIC, .len = bytes, .rkey_len = sizeof(region.rkey)}};
+    kvcl_xport_rmem_attr_t attr = {0};
+    kvcl_xport_rmem_t      *rmem;
+
+    region.packed.check = kvcl_check32((char *)&region + offsetof(glue_packed_t, addr),
+                                       sizeof(region) - offsetof(glue_packed_t, addr));
+    ck_assert_int_eq(kvcl_glue_rmem_open(ep, &region, sizeof(region), 0, bytes, &rmem, &attr), KVCL_OK);
+    ck_assert(attr.get && attr.put);
+    return rmem;
 }

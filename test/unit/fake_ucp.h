@@ -40,5 +40,7 @@ ucp_worker_h fake_data_worker(void);
 /* Of its endpoints, the one that was created last. */
 void     fake_connect(void);
 void     fake_fail(void); /* before it is connected; its flush completes when it is closed */
+/* A region of so many bytes of the peer that an endpoint of rdma leads to. */
+kvcl_xport_rmem_t *fake_open_region(kvcl_xport_ep_t *ep, uint64_t bytes);
 
 #endif

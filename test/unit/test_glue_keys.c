@@ -6,7 +6,6 @@
 #include "config.h"
 #include "fake_ucp.h"
 #include "test_base.h"
-#include "base/checksum.h"
 #include "base/error.h"
 
 #include <string.h>
@@ -53,22 +52,6 @@ static void open_peer(void)
     kvcl_list_init(&ep.data.wait_link);
 }
 
-static kvcl_xport_rmem_t *open_region(void)
-{
-    struct {
-        glue_packed_t packed;
-        char          rkey[8];
-    } region = {.packed = {.magic = GLUE_PACKED_MAGIC, .len = SIZE, .rkey_len = sizeof(region.rkey)}};
-    kvcl_xport_rmem_attr_t attr = {0};
-    kvcl_xport_rmem_t      *rmem;
-
-    region.packed.check = kvcl_check32((char *)&region + offsetof(glue_packed_t, addr),
-                                       sizeof(region) - offsetof(glue_packed_t, addr));
-    ck_assert_int_eq(kvcl_glue_rmem_open(&ep.super, &region, sizeof(region), 0, SIZE, &rmem, &attr), KVCL_OK);
-    ck_assert(attr.get && attr.put);
-    return rmem;
-}
-
 static void post(kvcl_xport_rmem_t *rmem, waited_t *waited, bool put)
 {
     *waited = (waited_t){.send = {.done = on_done}};
@@ -83,8 +66,8 @@ START_TEST(a_key_outlives_the_operations_that_may_use_it)
     waited_t          first, second;
 
     open_peer();
-    one = open_region();
-    two = open_region();
+    one = fake_open_region(&ep.super, SIZE);
+    two = fake_open_region(&ep.super, SIZE);
     post(one, &first, _i != 0);
     post(two, &second, _i != 0);
     kvcl_glue_rmem_close(one);
@@ -94,7 +77,7 @@ START_TEST(a_key_outlives_the_operations_that_may_use_it)
     ck_assert_uint_eq(fake_ucp.keys, 2);
     fake_complete(UCS_OK);
     ck_assert_uint_eq(first.done + second.done, 2);
-    one = open_region();
+    one = fake_open_region(&ep.super, SIZE);
     ck_assert_uint_eq(fake_ucp.keys, 3);
     kvcl_glue_rmem_close(one); /* nothing is in flight */
     ck_assert_uint_eq(fake_ucp.keys, 0);
@@ -110,8 +93,8 @@ START_TEST(keys_of_an_ended_endpoint)
     waited_t          first, second;
 
     open_peer();
-    closed = open_region();
-    open   = open_region();
+    closed = fake_open_region(&ep.super, SIZE);
+    open   = fake_open_region(&ep.super, SIZE);
     post(closed, &first, false);
     post(open, &second, true);
     kvcl_glue_rmem_close(closed);
@@ -134,8 +117,8 @@ START_TEST(the_close_waits_for_regions_that_are_open)
     waited_t          first;
 
     open_peer();
-    closed = open_region();
-    open   = open_region();
+    closed = fake_open_region(&ep.super, SIZE);
+    open   = fake_open_region(&ep.super, SIZE);
     post(closed, &first, true);
     kvcl_glue_rmem_close(closed);
     ck_assert(!kvcl_glue_data_close(&ep));
@@ -218,7 +201,7 @@ START_TEST(memory_in_use_loses_its_key_when_its_operations_have_ended)
     int               round;
 
     open_port();
-    rmem = open_region();
+    rmem = fake_open_region(&ep.super, SIZE);
     for (round = 0; round < 4; ++round) {
         fake_ucp.limit_pages = UINT64_MAX;
         memh = use_memory(area[0], AREA);

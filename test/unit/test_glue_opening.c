@@ -5,7 +5,6 @@
 #include "config.h"
 #include "fake_ucp.h"
 #include "test_base.h"
-#include "base/checksum.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -92,22 +91,6 @@ static glue_data_t *data_of(kvcl_xport_ep_t *ep)
     return &kvcl_container_of(ep, glue_ep_t, super)->data;
 }
 
-static kvcl_xport_rmem_t *open_region(kvcl_xport_ep_t *ep)
-{
-    struct {
-        glue_packed_t packed;
-        char          rkey[8];
-    } region = {.packed = {.magic = GLUE_PACKED_MAGIC, .len = SIZE, .rkey_len = sizeof(region.rkey)}};
-    kvcl_xport_rmem_attr_t attr = {0};
-    kvcl_xport_rmem_t      *rmem;
-
-    region.packed.check = kvcl_check32((char *)&region + offsetof(glue_packed_t, addr),
-                                       sizeof(region) - offsetof(glue_packed_t, addr));
-    ck_assert_int_eq(kvcl_glue_rmem_open(ep, &region, sizeof(region), 0, SIZE, &rmem, &attr), KVCL_OK);
-    ck_assert(attr.get && attr.put);
-    return rmem;
-}
-
 static kvcl_status_t post(kvcl_xport_rmem_t *rmem, waited_t *waited)
 {
     *waited = (waited_t){.send = {.done = on_done}};
@@ -132,7 +115,7 @@ START_TEST(operations_are_posted_in_order_when_it_is_connected)
 
     open_port();
     ep   = open_peer();
-    rmem = open_region(ep);
+    rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &one), KVCL_INPROGRESS);
     two = three = (waited_t){.send = {.done = on_done}};
     ck_assert_int_eq(kvcl_glue_put(rmem, 0, buf, SIZE, &two.send), KVCL_INPROGRESS);
@@ -170,7 +153,7 @@ START_TEST(one_that_is_connected_at_once_is_used_at_once)
     open_port();
     fake_ucp.connected = true;
     ep   = open_peer();
-    rmem = open_region(ep);
+    rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
     ck_assert_uint_eq(fake_ucp.in_flight, 1);
     fake_complete(UCS_OK);
@@ -191,14 +174,14 @@ START_TEST(a_fence_ends_what_waits_and_closes_nothing)
 
     open_port();
     ep    = open_peer();
-    rmem  = open_region(ep);
-    other = open_region(ep);
+    rmem  = fake_open_region(ep, SIZE);
+    other = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
     if (_i == 0) {
         kvcl_glue_data_end(ep);
     } else {
         kvcl_glue_rmem_close(rmem);
-        rmem = open_region(ep);
+        rmem = fake_open_region(ep, SIZE);
     }
     ck_assert_uint_eq(get.done, 0); /* from progress only */
     ck_assert_int_eq(kvcl_xport_rdma.arm(&g->super), KVCL_ERR_BUSY);
@@ -228,7 +211,7 @@ START_TEST(operations_do_not_wait_for_ever)
 
     open_port();
     ep   = open_peer();
-    rmem = open_region(ep);
+    rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
     ck_assert_uint_eq(g->wait_timer.due_ns, data_of(ep)->wait_ns);
     data_of(ep)->wait_ns = 1;
@@ -257,7 +240,7 @@ START_TEST(a_failure_ends_what_waits)
 
     open_port();
     ep   = open_peer();
-    rmem = open_region(ep);
+    rmem = fake_open_region(ep, SIZE);
     for (i = 1; i <= 2; ++i) { /* the first time it is opened again at once */
         ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
         fake_fail();
@@ -291,7 +274,7 @@ START_TEST(a_closed_peer_keeps_it_aside)
 
     open_port();
     ep   = open_peer();
-    rmem = open_region(ep);
+    rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
     kvcl_glue_ep_close(ep);
     progress();
@@ -303,7 +286,7 @@ START_TEST(a_closed_peer_keeps_it_aside)
     ck_assert(!kvcl_list_is_empty(&g->aside));
     ck_assert(!kvcl_xport_rdma.closing(&g->super));
     again = open_peer(); /* no other one is opened meanwhile */
-    rmem  = open_region(again);
+    rmem  = fake_open_region(again, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_ERR_UNREACHABLE);
     ck_assert_uint_eq(fake_ucp.created, 1);
     fake_ucp.unsent = (_i == 0);
@@ -338,7 +321,7 @@ START_TEST(the_transport_is_closed_before_it_is_connected)
 
     open_port();
     ep   = open_peer();
-    rmem = open_region(ep);
+    rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
     kvcl_glue_rmem_close(rmem);
     kvcl_glue_ep_close(ep);
