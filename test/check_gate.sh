@@ -92,6 +92,10 @@ bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
   programs test/unit/run_policies.sh test/unit/test_topo" >"$tmp/out"
 is "what is built for some tests is what their scripts start, too" \
   [ "$(cat "$tmp/out")" = 'contrib/bench/policies/policies test/unit/test_topo ' ]
+bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
+  programs test/guest/run_one.sh" >"$tmp/out"
+is "what a file names that a script sources is built, too" \
+  eval 'says " test/conform/conform_rma " && says " test/multi/values "'
 is "no test at all is a failure" run 1 ROOMS=none
 is "the counts of no test" ends_with '0 passed, 1 failed, 0 skipped'
 

@@ -45,13 +45,14 @@ tests() {
 }
 
 # programs TEST...: the test programs that these need: the tests that are no scripts, and the programs that scripts
-# name.
+# and what they source from this tree name.
 programs() {
   local t p
   for t in "$@"; do
     case $t in
       *.sh)
-        for p in $(grep -oE '\$top_builddir/(test|contrib)/[A-Za-z0-9_/]+' "$top/$t"); do
+        for p in $(cd "$top" && sed -n 's|^\. "\${top_srcdir:?}/\([^"]*\)"$|\1|p' "$t" |
+          xargs grep -ohE '\$top_builddir/(test|contrib)/[A-Za-z0-9_/]+' "$t"); do
           p=${p#*/}
           [ ! -e "$top/$p.c" ] || echo "$p"
         done

@@ -5,6 +5,7 @@
 # TEST_TIMEOUT: 7200
 set -eu
 . "${top_srcdir:?}/test/guest/host.sh"
+. "${top_srcdir:?}/test/guest/programs.sh"
 
 judged='devices native perf replay conform churn net one_host programs replay_kill keys memlock'
 
@@ -13,17 +14,9 @@ judged='devices native perf replay conform churn net one_host programs replay_ki
 #   speed          prints figures for contrib/doc/results
 later='conform_more speed'
 
-# The programs beside the tools, by which contrib/check knows what to build:
-: "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \
-  "$top_builddir/test/conform/conform_req" "$top_builddir/test/conform/conform_layers" \
-  "$top_builddir/test/conform/conform_layers_stop" "$top_builddir/test/conform/conform_rma" \
-  "$top_builddir/test/conform/conform_prepare" "$top_builddir/test/conform/conform_tokens" \
-  "$top_builddir/test/conform/conform_keys" "$top_builddir/test/conform/conform_ctx" \
-  "$top_builddir/test/conform/conform_callback" "$top_builddir/test/conform/conform_stream" \
-  "$top_builddir/test/conform/conform_latency" "$top_builddir/test/conform/conform_loop" \
-  "$top_builddir/test/conform/conform_coll" "$top_builddir/test/conform/conform_unsent" \
-  "$top_builddir/test/conform/conform_flood" "$top_builddir/test/conform/conform_fork" \
-  "$top_builddir/test/conform/conform_death" \
+# The programs beside these and the tools, by which contrib/check knows what to build:
+: "$top_builddir/test/conform/conform_latency" "$top_builddir/test/conform/conform_flood" \
+  "$top_builddir/test/conform/conform_fork" \
   "$top_builddir/test/multi/p2p" "$top_builddir/test/multi/coll" "$top_builddir/test/multi/values"
 
 if [ "${*-}" = later ]; then

@@ -5,6 +5,7 @@
 # TEST_TIMEOUT: 7200
 set -eu
 . "${top_srcdir:?}/test/guest/host.sh"
+. "${top_srcdir:?}/test/guest/programs.sh"
 
 judged='paths perf replay store two_ports net no_wire wrong_gid unreach stop kill cut cut_rail deadlines churn programs
 replay_kill conform keys'
@@ -13,17 +14,8 @@ replay_kill conform keys'
 #   conform_more   programs once more without a progress thread, and over two ports
 later='conform_more'
 
-# The programs beside the tools, by which contrib/check knows what to build:
-: "$top_builddir/test/conform/conform_fence" "$top_builddir/test/conform/conform_msg" \
-  "$top_builddir/test/conform/conform_req" "$top_builddir/test/conform/conform_layers" \
-  "$top_builddir/test/conform/conform_layers_stop" "$top_builddir/test/conform/conform_rma" \
-  "$top_builddir/test/conform/conform_prepare" "$top_builddir/test/conform/conform_tokens" \
-  "$top_builddir/test/conform/conform_ctx" "$top_builddir/test/conform/conform_callback" \
-  "$top_builddir/test/conform/conform_keys" "$top_builddir/test/conform/conform_stream" \
-  "$top_builddir/test/conform/conform_loop" \
-  "$top_builddir/test/conform/conform_coll" "$top_builddir/test/conform/conform_unsent" \
-  "$top_builddir/test/conform/conform_death" "$top_builddir/test/multi/deadlines" \
-  "$top_builddir/test/multi/rails" \
+# The programs beside these and the tools, by which contrib/check knows what to build:
+: "$top_builddir/test/multi/deadlines" "$top_builddir/test/multi/rails" \
   "$top_builddir/test/multi/p2p" "$top_builddir/test/multi/coll" "$top_builddir/test/multi/values"
 
 if [ "${*-}" = later ]; then

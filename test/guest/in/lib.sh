@@ -189,8 +189,9 @@ conform() {
 # conform_rma's main() sets the table that serves some runs over loop; this is the same for rdma.
 served=rdma:0-6000:served:4
 
-# conform_all RUN: all programs of the suite that are about the bytes of peers over any path, each by RUN NAME LIMIT
-# OPTION PROGRAM [FILTER...]. A stopped native transfer waits for 0.1 s, so fewer are stopped than by default.
+# conform_all RUN: all programs of the suite that are about the bytes of peers over any path (../programs.sh), each by
+# RUN NAME LIMIT OPTION PROGRAM [FILTER...]. A stopped native transfer waits for 0.1 s, so fewer are stopped than by
+# default.
 conform_all() {
   local p
   CF_STOPS=60 "$1" fence 300 --rdma=2 conform_fence
