@@ -80,5 +80,8 @@ $NM -A -P -g "$top_builddir/.libs/libkvcl_core.a" | awk -v goal="$goal" -v today
     exit bad
   }' > "$said" || bad=1
 fold -s -w 120 "$said"
-[ "$bad" = 0 ] || { echo "A file that calls upwards takes a function it is given, or its caller does the call."; exit 1; }
+[ "$bad" = 0 ] || {
+  echo "A file that calls upwards takes a function it is given, or its caller does the call."
+  exit 1
+}
 echo "no circle is larger than it was"

@@ -49,8 +49,9 @@ only 'Python\.h'                         'bindings/python/[^:]*'
 only 'check\.h'                          'test/[^:]*'
 
 # Public headers: the C library and one another.
+libc='<(std(int|def|bool|arg|io|lib)|string|inttypes|sys/types)\.h>'
 found=$(sources include | xargs grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null |
-  grep -vE 'include[[:space:]]*(<kvcl/[a-z_]+\.h>|"kvcl/[a-z_]+\.h"|<(std(int|def|bool|arg|io|lib)|string|inttypes|sys/types)\.h>)' || :)
+  grep -vE "include[[:space:]]*(<kvcl/[a-z_]+\.h>|\"kvcl/[a-z_]+\.h\"|$libc)" || :)
 [ -z "$found" ] || complain "public headers include only kvcl/ and the C library:
 $found"
 

@@ -65,18 +65,24 @@ awk -v exempt="$exempt" '
   /^\}/ && open {
     if ((FILENAME, current) in here || current in everywhere) {
       ++n_found
-      if (!asserts) { printf "%s:%d: %s says that the lock is held, and does not assert it\n", FILENAME, open, current; ++n_bad }
+      if (!asserts) {
+        printf "%s:%d: %s says that the lock is held, and does not assert it\n", FILENAME, open, current
+        ++n_bad
+      }
     }
     open = 0
   }
   END {
-    if (n_found < 100) { printf "%d functions say that the lock is held: this rule has not found them\n", n_found; ++n_bad }
-    else if (!n_bad) printf "%d functions assert that the lock is held\n", n_found
+    if (n_found < 100) {
+      printf "%d functions say that the lock is held: this rule has not found them\n", n_found
+      ++n_bad
+    } else if (!n_bad) printf "%d functions assert that the lock is held\n", n_found
     exit n_bad > 0
   }
 ' pass=1 $files pass=2 $files || bad=1
 
-found=$(grep -nE 'pthread_(mutex|cond)_[a-z]+\([^;]*engine(\.|->)(lock|cond)' $files | grep -vE '^src/core/engine(_lock|_start)?\.c:' || :)
+found=$(grep -nE 'pthread_(mutex|cond)_[a-z]+\([^;]*engine(\.|->)(lock|cond)' $files |
+  grep -vE '^src/core/engine(_lock|_start)?\.c:' || :)
 [ -z "$found" ] || { echo "the engine's mutex is the engine's:
 $found"; bad=1; }
 [ "$bad" = 0 ]

@@ -37,7 +37,8 @@ awk -v rooms="$rooms" -v long_files="$long_files" '
     for (room in size) {
       most = (room in limit) ? limit[room] : 4000
       if (size[room] > most) over(room " (all its files)", size[room], most)
-      if ((room in limit) && size[room] <= 4000) print room " is small enough: it needs no exception in test/check_size.sh"
+      if ((room in limit) && size[room] <= 4000)
+        print room " is small enough: it needs no exception in test/check_size.sh"
     }
     if (n_long > long_files) {
       for (i = 1; i <= n_long; ++i) print long[i]

@@ -60,8 +60,8 @@ if [ -n "$most" ]; then
   done
   check "more bytes than caches hold" mpirun -n 3 "$tests/coll" speed 33554432
   # By lanes: each offer has a part that is no multiple of their frames.
-  check "parts of offers by lanes" env KVCL_PATH=tcp KVCL_NET=lo KVCL_WIRE=plain KVCL_LANE_MIN=1 KVCL_COLL_CHUNK=300000 \
-    KVCL_COLL_TABLE=bcast:any:0-inf:chain mpirun -n 3 "$tests/coll" speed 3145728
+  check "parts of offers by lanes" env KVCL_PATH=tcp KVCL_NET=lo KVCL_WIRE=plain KVCL_LANE_MIN=1 \
+    KVCL_COLL_CHUNK=300000 KVCL_COLL_TABLE=bcast:any:0-inf:chain mpirun -n 3 "$tests/coll" speed 3145728
   # No bytes travel with an announcement.
   check "no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll"
 fi

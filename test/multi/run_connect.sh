@@ -10,7 +10,8 @@ passed=0 failed=0 paths=${*:-auto tcp}
 # start PATH RANKS-A RANKS-B: output and status in $tmp/PATH.*
 start() {
   rc=0
-  KVCL_PATH=$1 KVCL_NET=lo timeout -k 10 120 "$top_builddir/test/multi/connect" "$2" "$3" >"$tmp/$1.out" 2>"$tmp/$1.err" || rc=$?
+  KVCL_PATH=$1 KVCL_NET=lo timeout -k 10 120 "$top_builddir/test/multi/connect" "$2" "$3" >"$tmp/$1.out" \
+    2>"$tmp/$1.err" || rc=$?
   echo $rc >"$tmp/$1.rc"
 }
 

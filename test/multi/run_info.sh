@@ -64,10 +64,12 @@ export KVCL_BOOT
 exits 0 env KVCL_WINDOW=7 "$info"
 cp "$tmp/out" "$tmp/text"
 exits 0 env KVCL_WINDOW=7 "$info" --json
-holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "copy", "security", "ranks", "gpudirect", "paths"]'
+holds "all sections" 'list(j) == ["build", "settings", "collectives", "topology", "copy", "security", "ranks",
+  "gpudirect", "paths"]'
 holds "the build" 't.startswith("KVCL %s\n  %s\n" % (j["build"]["version"], j["build"]["text"]))'
 holds "the build's parts" '("; ucx %s;" % j["build"]["ucx"]) in t and j["build"]["ucx"][0].isdigit() and
-  "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool and j["build"]["hardening"]'
+  "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool and
+  j["build"]["hardening"]'
 holds "the settings" 'len(j["settings"]) == t.count("  KVCL_") and all(set(s) == {"name", "value", "default", "source",
   "help"} and ("  " + s["name"] + " ") in t and s["help"] in t for s in j["settings"])'
 holds "a setting" '[s for s in j["settings"] if s["name"] == "KVCL_WINDOW"] == [{"name": "KVCL_WINDOW", "value": "7",
@@ -86,7 +88,12 @@ holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to":
   "allocated": "loop", "registered": "loop"}] and "memory that KVCL allocated: loop\n" in t'
 
 exits 0 env KVCL_PATH=loop "$info" --security
-if [ "$(tail -n 1 "$tmp/out")" = '  nothing' ]; then passed=$((passed + 1)); else failed=$((failed + 1)); cat "$tmp/out"; fi
+if [ "$(tail -n 1 "$tmp/out")" = '  nothing' ]; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  cat "$tmp/out"
+fi
 
 exits 0 env KVCL_PATH=tcp KVCL_NET=lo KVCL_WIRE=ucx "$info" --paths --json
 holds "the path over the wire of UCX" '[(p["path"], p["allocated"], p["registered"]) for p in j["paths"]] ==
@@ -105,7 +112,13 @@ holds "no listener over shared memory alone" '[d for d in j["security"] if d["ki
 # folder that cannot be written.
 copy() { exits 0 env "$@" "$info" --copy; }
 said() {
-  if grep -q "$1" "$tmp/out"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "no: $1"; cat "$tmp/out"; fi
+  if grep -q "$1" "$tmp/out"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "no: $1"
+    cat "$tmp/out"
+  fi
 }
 unset XDG_CACHE_HOME
 rm -rf "$HOME/.cache"
@@ -162,7 +175,8 @@ holds "three ranks" 'j["ranks"] == 3 and len(j["paths"]) == 9 and
   {(p["from"], p["to"]) for p in j["paths"]} == {(a, b) for a in range(3) for b in range(3)} and
   all(p["path"] == "loop" if p["from"] == p["to"] else p["path"] not in ("", "loop") for p in j["paths"])'
 holds "and their memory" 'all(p["allocated"] == "loop" == p["registered"] if p["from"] == p["to"] else
-  p["allocated"] == "mapped" and p["registered"].startswith(("native (cma), puts served", "served: ")) for p in j["paths"])'
+  p["allocated"] == "mapped" and p["registered"].startswith(("native (cma), puts served", "served: "))
+  for p in j["paths"])'
 if grep -E 'failed|canceled' "$tmp/err" "$tmp/err1" "$tmp/err2"; then
   echo "FAIL: the log of a normal end"
   failed=$((failed + 1))

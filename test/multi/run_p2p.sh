@@ -14,8 +14,8 @@ fi
 for ranks in 1 2 4 7; do
   for path in auto tcp; do
     rc=0
-    KVCL_PATH=$path KVCL_NET=lo timeout -k 10 120 mpirun -n $ranks "$top_builddir/test/multi/p2p" 6 >"$tmp/out" 2>"$tmp/err" ||
-      rc=$?
+    KVCL_PATH=$path KVCL_NET=lo timeout -k 10 120 mpirun -n $ranks "$top_builddir/test/multi/p2p" 6 >"$tmp/out" \
+      2>"$tmp/err" || rc=$?
     if [ $rc = 0 ] && [ "$(grep -c "^ok [0-9]* of $ranks\$" "$tmp/out")" = $ranks ]; then
       passed=$((passed + 1))
     else

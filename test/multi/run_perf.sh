@@ -19,8 +19,8 @@ check() {
   shift
   rc=0
   timeout -k 10 120 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
-  for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps floor_p50_us \
-    floor_cpu_s_per_gib frames_gbps frames_p50_us frames_cpu_s_per_gib memcpy_gbps memcpy_p50_us \
+  for member in test path unit count gbps ops_per_s p50_us p99_us post_ns_per_run cpu_s_per_gib floor_gbps \
+    floor_p50_us floor_cpu_s_per_gib frames_gbps frames_p50_us frames_cpu_s_per_gib memcpy_gbps memcpy_p50_us \
     memcpy_cpu_s_per_gib memcpy2_gbps memcpy2_p50_us memcpy2_cpu_s_per_gib ratio cold_ms warm_ms idle_p50_us \
     idle_p99_us beside_gbps batch dir_bytes_per_key holder_bytes_per_key memory native_bytes \
     processor host version date asked_beside asked_ratio reached_ratio; do
@@ -133,8 +133,8 @@ for path in shm tcp; do
   decision='"memory": "mapped", "native_bytes": 0,'
   [ $path = shm ] || decision='"memory": "served: TCP carries messages only", "native_bytes": 0,'
   for test in get put; do
-    check "$test with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 64K --count 4 --iters 20 --floor \
-      --json
+    check "$test with the floor over $path" mpirun -n 2 "$tools/kvcl_perf" $test --unit 64K --count 4 --iters 20 \
+      --floor --json
     if grep -q "$decision" "$tmp/out"; then
       passed=$((passed + 1))
     else
@@ -152,7 +152,8 @@ for path in shm tcp; do
   else
     measured "floors over $path" floor_gbps floor_cpu_s_per_gib memcpy2_gbps memcpy_cpu_s_per_gib
   fi
-  check "get of one large block over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 16M --count 1 --iters 2 --floor --json
+  check "get of one large block over $path" mpirun -n 2 "$tools/kvcl_perf" get --unit 16M --count 1 --iters 2 \
+    --floor --json
   measured "two copies of one block over $path" memcpy2_gbps memcpy2_cpu_s_per_gib
   for test in lookup match; do
     check "$test over $path" mpirun -n 2 "$tools/kvcl_perf" $test --count 500 --iters 50 --json

@@ -16,8 +16,8 @@ for groups in "4 2" "2 4" "1 5"; do
   for path in ${*:-auto tcp}; do
     rc=0
     # shellcheck disable=SC2086 # two arguments
-    KVCL_PATH=$path KVCL_NET=lo timeout -k 10 120 mpirun -x KVCL_PATH -x KVCL_NET -n 6 "$top_builddir/test/multi/reshard" $groups >"$tmp/out" \
-      2>"$tmp/err" || rc=$?
+    KVCL_PATH=$path KVCL_NET=lo timeout -k 10 120 mpirun -x KVCL_PATH -x KVCL_NET -n 6 \
+      "$top_builddir/test/multi/reshard" $groups >"$tmp/out" 2>"$tmp/err" || rc=$?
     if [ $rc = 0 ] && [ "$(grep -c "^ok [0-9]* of 6\$" "$tmp/out")" = 6 ]; then
       passed=$((passed + 1))
     else

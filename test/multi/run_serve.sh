@@ -79,7 +79,8 @@ wrong 'has 10 bytes: it needs 16 to 1026' --block 4K --http 0 --http-token-file 
 wrong 'is a directory' --block 4K --http 0 --http-token-file "$tmp"
 : >"$tmp/empty"
 chmod 600 "$tmp/empty"
-wrong 'is empty: write 16 to 1026 bytes into it (openssl rand -hex 32' --block 4K --http 0 --http-token-file "$tmp/empty"
+wrong 'is empty: write 16 to 1026 bytes into it (openssl rand -hex 32' --block 4K --http 0 \
+  --http-token-file "$tmp/empty"
 token=0123456789abcdef-A-Za
 echo $token >"$tmp/token"
 rc=0; "$top" --once 127.0.0.77:1 2>"$tmp/err" || rc=$?
@@ -162,7 +163,8 @@ if [ -n "$http" ]; then
     is has "$tmp/metrics" '^kvcl_store_size_blocks{rank="0",block_bytes="4096"} 256$'
     # The token of rank 1, for everything but /healthz.
     for sent in '' "Bearer" "Bearer " "Bearer ${token}x" "Bearer ${token%a}" "Bearer $token$token" "Basic $token"; do
-      code=$(curl -sS -m 60 -D "$tmp/head" -o /dev/null -w '%{http_code}' -H "Authorization: $sent" "http://$at1/metrics")
+      code=$(curl -sS -m 60 -D "$tmp/head" -o /dev/null -w '%{http_code}' -H "Authorization: $sent" \
+        "http://$at1/metrics")
       is [ "$code" = 401 ]
       is has "$tmp/head" '^WWW-Authenticate: Bearer'
     done

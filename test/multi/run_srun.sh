@@ -124,8 +124,8 @@ passed=0 failed=0
 for ranks in 2 4; do
   for path in auto tcp; do
     rc=0
-    KVCL_PATH=$path KVCL_NET=lo timeout -k 5 60 srun -n $ranks --overcommit --mpi=pmix "$top_builddir/test/multi/p2p" 4 \
-      >"$tmp/out" 2>"$tmp/err" || rc=$?
+    KVCL_PATH=$path KVCL_NET=lo timeout -k 5 60 srun -n $ranks --overcommit --mpi=pmix \
+      "$top_builddir/test/multi/p2p" 4 >"$tmp/out" 2>"$tmp/err" || rc=$?
     if [ $rc = 0 ] && [ "$(grep -c "^ok [0-9]* of $ranks\$" "$tmp/out")" = $ranks ]; then
       passed=$((passed + 1))
     else

@@ -6,7 +6,8 @@ set -eu
 here=$top_srcdir/bindings/python
 ext=$(ls "$top_builddir"/bindings/python/kvcl/.libs/_kvcl*.so 2>/dev/null | head -n 1)
 if [ -z "$ext" ] || [ -z "${PYTHON-}" ]; then
-  echo "SKIP: the Python bindings were not built: no Python.h or no pytest for ${PYTHON:-python3} (Debian: python3-dev python3-pytest), or --with-python=no"
+  echo "SKIP: the Python bindings were not built: no Python.h or no pytest for ${PYTHON:-python3}" \
+    "(Debian: python3-dev python3-pytest), or --with-python=no"
   exit 77
 fi
 # A python without sanitizers loads an extension module that has them if their library is loaded before all others.
@@ -46,4 +47,5 @@ PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH LD_LIBRARY_PATH PYTHONDONTWRITEBYTECODE
 cd "$tmp"
 # Not exec: the trap cleans up.
-env ${preload:+"LD_PRELOAD=$preload"} "$PYTHON" -X dev -m pytest -q -p no:cacheprovider --rootdir "$here/tests" "$@" "$here/tests"
+env ${preload:+"LD_PRELOAD=$preload"} "$PYTHON" -X dev -m pytest -q -p no:cacheprovider --rootdir "$here/tests" "$@" \
+  "$here/tests"
