@@ -169,7 +169,7 @@ kvcl_status_t kvcl_glue_plan(const kvcl_xport_params_t *params, glue_plan_t *pla
     }
     plan->listens = (plan->path != GLUE_PATH_SHM) && (params->net != NULL) && (params->net[0] != '\0');
     if ((plan->path == GLUE_PATH_TCP) && !plan->listens) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: "
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET to name a network interface: "
                          "lo for ranks of one host");
     }
     status = plan->listens ? kvcl_net_check(params->net) : KVCL_OK;

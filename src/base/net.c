@@ -59,8 +59,8 @@ static kvcl_status_t check_one(const struct ifaddrs *all, const char *name)
     }
     if (!seen.exists) {
         list_names(all, names, sizeof(names));
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET: this host has no network interface \"%s\"; it has %s",
-                         name, names);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET: this host has no network interface or RDMA device \"%s\"; "
+                         "its interfaces: %s", name, names);
     }
     if (!seen.up || !seen.carrier || !seen.address) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_NET: nothing can be sent over interface \"%s\": it %s", name,

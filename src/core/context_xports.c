@@ -71,8 +71,7 @@ static kvcl_status_t add_ports(kvcl_context_h ctx, kvcl_xport_params_t *params)
                       KVCL_RDMA_PORTS);
     }
     if ((status == KVCL_OK) && (n == 0) && (ctx->config.path == KVCL_PATH_RDMA)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=rdma needs KVCL_NET, the RDMA ports to use, or the "
-                         "interfaces of such ports: for example mlx5_0:1");
+        return kvcl_net_no_port(ctx->config.net, "/sys");
     }
     return status;
 }

@@ -111,7 +111,7 @@ static kvcl_status_t open_all(tcp_t *tcp, const kvcl_xport_params_t *params)
     kvcl_status_t status;
 
     if ((params->net == NULL) || (params->net[0] == '\0')) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET, the network interfaces to listen on: "
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET to name a network interface: "
                          "lo for ranks of one host");
     }
     if (((status = set_wire(tcp, params->wire)) != KVCL_OK) || ((status = check_crypto(tcp)) != KVCL_OK) ||

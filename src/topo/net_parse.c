@@ -63,11 +63,10 @@ static bool read_port(const port_t *port, const char *what, char *line, size_t c
     return read_line(line, cap, "%s/class/infiniband/%s/ports/%u/%s", port->root, port->dev, port->number, what);
 }
 
-static bool is_active(const port_t *port)
+/* state: what the kernel says, "4: ACTIVE". */
+static bool is_active(const port_t *port, char state[32])
 {
-    char state[32];
-
-    return read_port(port, "state", state, sizeof(state)) && (strstr(state, ": ACTIVE") != NULL);
+    return read_port(port, "state", state, 32) && (strstr(state, ": ACTIVE") != NULL);
 }
 
 static bool is_roce(const port_t *port)
@@ -147,10 +146,11 @@ static void add_port(kvcl_net_t *net, const kvcl_net_port_t *port)
 static void visit(const port_t *port, const walk_t *walk)
 {
     kvcl_net_port_t found = {.gid = -1};
+    char            state[32];
     size_t          used;
     bool            roce = is_roce(port);
 
-    if (!is_active(port) || ((walk->on != NULL) && !roce)) {
+    if (!is_active(port, state) || ((walk->on != NULL) && !roce)) {
         return;
     }
     if (roce) {
@@ -221,6 +221,8 @@ static void list_ports(const char *root, char *text, size_t cap)
 
 /* ---- one name ---- */
 
+#define NO_PORT "\"%s\" is no port: write DEVICE:PORT or DEVICE:PORT/GID, for example mlx5_0:1/3"
+
 static kvcl_status_t __attribute__((format(printf, 2, 3))) refuse(const char *root, const char *fmt, ...)
 {
     char    what[256], ports[512];
@@ -239,21 +241,22 @@ static kvcl_status_t take_port(const char *root, const char *name, const char *n
 {
     kvcl_net_port_t found = {.gid = -1, .by_name = true};
     port_t          port  = {.root = root};
-    char            *end;
+    char            state[32], *end;
     unsigned long   value;
 
     snprintf(port.dev, sizeof(port.dev), "%.*s", (int)(number - 1 - name), name);
     value = ((number[-1] == ':') && (*number >= '0') && (*number <= '9')) ? strtoul(number, &end, 10) : 0;
     if ((value == 0) || (value > 255) || ((*end != '\0') && (*end != '/'))) {
-        return refuse(root, "\"%s\" is no port: write DEVICE:PORT or DEVICE:PORT/GID, for example mlx5_0:1/3", name);
+        return refuse(root, NO_PORT, name);
     }
     port.number = (unsigned)value;
     snprintf(found.name, sizeof(found.name), "%s:%u", port.dev, port.number);
     if (!exists("%s/class/infiniband/%s/ports/%u", root, port.dev, port.number)) {
         return refuse(root, "RDMA device \"%s\" has no port %u", port.dev, port.number);
     }
-    if (!is_active(&port)) {
-        return refuse(root, "port %s is not active", found.name);
+    if (!is_active(&port, state)) {
+        return refuse(root, "port %s is not active (%s): bring up its link%s", found.name, state,
+                      is_roce(&port) ? " and its interface" : "; a subnet manager must run on its fabric");
     }
     if (*end == '/') {
         number    = end + 1;
@@ -261,7 +264,8 @@ static kvcl_status_t take_port(const char *root, const char *name, const char *n
         found.gid = (int)value;
         found.by_gid = true;
         if ((value >= GIDS_MAX) || (*end != '\0') || (rate_gid(&port, (unsigned)value) == 0)) {
-            return refuse(root, "port %s has no GID of index \"%s\"", found.name, number);
+            return refuse(root, "port %s has no GID of index \"%s\" (/sys/class/infiniband/%s/ports/%u/gids lists "
+                          "them)", found.name, number, port.dev, port.number);
         }
     } else if (is_roce(&port)) {
         found.gid = find_gid(&port, NULL, found.ndev);
@@ -311,11 +315,25 @@ static kvcl_status_t take(const char *root, const char *name, kvcl_net_t *net)
         exists("%s/class/infiniband/%.*s", root, (int)dev, name)) {
         return (name[dev] == '\0') ? take_device(root, name, net) : take_port(root, name, name + dev + 1, net);
     }
+    if (dev == 0) {
+        return refuse(root, NO_PORT, name);
+    }
     if ((name[dev] != '\0') && !((name[dev] == ':') && exists("%s/class/net/%.*s", root, (int)dev, name))) {
         return refuse(root, "this host has no RDMA device \"%.*s\"", (int)dev, name);
     }
     take_interface(name, net); /* kvcl_net_check_interfaces() refuses a name that is no interface */
     return KVCL_OK;
+}
+
+/* Without the spaces around it. */
+static void copy_name(char name[KVCL_NET_LIST + 1], const char *at, size_t len)
+{
+    size_t before = strspn(at, " ");
+
+    before = (before < len) ? before : len;
+    for (; (len > before) && (at[len - 1] == ' '); --len) {
+    }
+    snprintf(name, KVCL_NET_LIST + 1, "%.*s", (int)(len - before), at + before);
 }
 
 kvcl_status_t kvcl_net_parse(const char *names, const char *root, kvcl_net_t *net)
@@ -334,8 +352,8 @@ kvcl_status_t kvcl_net_parse(const char *names, const char *root, kvcl_net_t *ne
     }
     for (at = names; (*at != '\0') && (status == KVCL_OK); at += len + (at[len] == ',')) {
         len = strcspn(at, ",");
-        snprintf(name, sizeof(name), "%.*s", (int)len, at);
-        status = (len > 0) ? take(root, name, net) : KVCL_OK;
+        copy_name(name, at, len);
+        status = (name[0] != '\0') ? take(root, name, net) : KVCL_OK;
     }
     return status;
 }
@@ -354,4 +372,17 @@ kvcl_status_t kvcl_net_check_interfaces(const kvcl_net_t *net, const char *root)
     }
     snprintf(why, sizeof(why), "%s", kvcl_last_error());
     return kvcl_fail(status, "%s; RDMA ports of this host that can be used: %s", why, ports);
+}
+
+kvcl_status_t kvcl_net_no_port(const char *names, const char *root)
+{
+    char what[KVCL_NET_LIST + 64] = "", ports[512];
+
+    if (names != NULL) {
+        snprintf(what, sizeof(what), " (\"%s\" names none)", names);
+    }
+    list_ports(root, ports, sizeof(ports));
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_PATH=rdma needs KVCL_NET to name an RDMA port, for example "
+                     "mlx5_0:1, or the interface of one (RoCE)%s; RDMA ports of this host that can be used: %s", what,
+                     (ports[0] != '\0') ? ports : "none");
 }

@@ -30,7 +30,7 @@ typedef struct kvcl_net {
  * Read a list of names (NULL: none). A name is an interface, which brings the RoCE port that has a GID of it, if that
  * port can be used; DEVICE or DEVICE:PORT or DEVICE:PORT/GID, an RDMA device or port; or "all". A port is used by its
  * best GID (RoCE v2 and IPv4 first) where none is given. An unknown name is read as an interface, which
- * kvcl_net_check_interfaces() then refuses. root: where sysfs is mounted, "/sys".
+ * kvcl_net_check_interfaces() then refuses. Spaces around a name do not count. root: where sysfs is mounted, "/sys".
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM: a device or port does not exist, is not active or has no GID (the sentence
  *         lists the ports that can be used), or the list is too long.
  */
@@ -40,5 +40,9 @@ kvcl_status_t kvcl_net_parse(const char *names, const char *root, kvcl_net_t *ne
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM: the sentence lists the interfaces that exist and the ports that can be used.
  */
 kvcl_status_t kvcl_net_check_interfaces(const kvcl_net_t *net, const char *root) KVCL_MUST_CHECK;
+
+/** KVCL_ERR_INVALID_PARAM: RDMA is required, and the list (NULL: none) yields no port. The sentence lists the ports
+ * that can be used. */
+kvcl_status_t kvcl_net_no_port(const char *names, const char *root) KVCL_MUST_CHECK;
 
 #endif

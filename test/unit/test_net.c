@@ -143,6 +143,7 @@ START_TEST(interfaces_bring_their_ports)
     parses(",,", "", "");
     parses("lo", "lo", "");
     parses("eth0,,eth1,", "eth0,eth1", "");
+    parses(" eth0 , eth1,  ", "eth0,eth1", "");
     parses("eth2", "eth2", "mlx5_0:1/4@eth2");
     parses("eth2.7", "eth2.7", "mlx5_0:1/5@eth2.7");
     parses("eth2.7,eth2", "eth2.7,eth2", "mlx5_0:1/5@eth2.7"); /* a port has one GID */
@@ -159,6 +160,7 @@ START_TEST(ports_are_named)
     parses("mlx5_0:1", "", "mlx5_0:1/4@eth2!");
     parses("mlx5_0", "", "mlx5_0:1/4@eth2!");
     parses("mlx5_0:1/1,eth0", "eth0", "mlx5_0:1/1@!");
+    parses("eth0, mlx5_0:1/1 ", "eth0", "mlx5_0:1/1@!");
     parses("mlx5_3:1,mlx5_0:1", "", "mlx5_3:1/1@eth5! mlx5_0:1/4@eth2!");
     parses("mlx4_0:1", "", "mlx4_0:1/-1@!");
     parses("mlx4_0", "", "mlx4_0:1/-1@!"); /* its other port is down */
@@ -180,14 +182,14 @@ START_TEST(unusable_ports_are_refused)
     is_refused("eth0,nowhere_0:1", "no RDMA device \"nowhere_0\"");
     is_refused("nowhere_0:1/3", "no RDMA device \"nowhere_0\"");
     is_refused("mlx5_0:2", "\"mlx5_0\" has no port 2");
-    is_refused("mlx5_1:1", "mlx5_1:1 is not active");
+    is_refused("mlx5_1:1", "mlx5_1:1 is not active (1: DOWN): bring up its link and its interface;");
     is_refused("mlx5_1", "no port of RDMA device \"mlx5_1\"");
-    is_refused("mlx4_0:2", "mlx4_0:2 is not active");
+    is_refused("mlx4_0:2", "mlx4_0:2 is not active (1: DOWN): bring up its link; a subnet manager");
     is_refused("mlx5_2:1", "mlx5_2:1 has no GID");
     is_refused("mlx5_2", "no port of RDMA device \"mlx5_2\"");
     is_refused("mlx5_2:1/0", "mlx5_2:1 has no GID of index \"0\"");
     is_refused("mlx5_0:1/3", "mlx5_0:1 has no GID of index \"3\"");
-    is_refused("mlx5_0:1/9", "mlx5_0:1 has no GID of index \"9\"");
+    is_refused("mlx5_0:1/9", "mlx5_0:1 has no GID of index \"9\" (/sys/class/infiniband/mlx5_0/ports/1/gids lists");
     is_refused("mlx5_0:1/", "mlx5_0:1 has no GID of index \"\"");
     is_refused("mlx5_0:1/4x", "mlx5_0:1 has no GID of index \"4x\"");
     is_refused("mlx5_0:", "is no port");
@@ -196,8 +198,11 @@ START_TEST(unusable_ports_are_refused)
     is_refused("mlx5_0:-1", "is no port");
     is_refused("mlx5_0:4294967297", "is no port");
     is_refused("mlx5_0/1", "is no port");
+    is_refused("eth0,:1", "\":1\" is no port");
+    is_refused("/3", "\"/3\" is no port");
+    is_refused("eth0 eth1:1", "no RDMA device \"eth0 eth1\"");
     is_refused("../infiniband/mlx5_0:1", "no RDMA device");
-    is_refused("/etc:1", "no RDMA device");
+    is_refused("/etc:1", "\"/etc:1\" is no port");
     memset(long_list, ',', sizeof(long_list) - 1);
     long_list[sizeof(long_list) - 1] = '\0';
     ck_assert_int_eq(kvcl_net_parse(long_list, root, &net), KVCL_ERR_INVALID_PARAM);
@@ -219,14 +224,26 @@ START_TEST(an_unknown_interface_is_refused)
 {
     ck_assert_int_eq(kvcl_net_parse("lo,nowhere0", root, &net), KVCL_OK);
     ck_assert_int_eq(kvcl_net_check_interfaces(&net, root), KVCL_ERR_INVALID_PARAM);
-    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "this host has no network interface \"nowhere0\"; it has "));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "no network interface or RDMA device \"nowhere0\"; its "));
     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "can be used: mlx4_0:1, mlx5_0:1 (eth2), "));
     ck_assert_int_eq(kvcl_net_check_interfaces(&net, "/nonexistent"), KVCL_ERR_INVALID_PARAM);
-    ck_assert_ptr_null(strstr(kvcl_last_error(), "RDMA"));
+    ck_assert_ptr_null(strstr(kvcl_last_error(), "RDMA ports"));
     ck_assert_int_eq(kvcl_net_parse("all,mlx5_0:1", root, &net), KVCL_OK);
     ck_assert_int_eq(kvcl_net_check_interfaces(&net, root), KVCL_OK);
     ck_assert_int_eq(kvcl_net_parse("mlx5_0:1", root, &net), KVCL_OK);
     ck_assert_int_eq(kvcl_net_check_interfaces(&net, root), KVCL_OK);
+}
+END_TEST
+
+START_TEST(rdma_is_required)
+{
+    ck_assert_int_eq(kvcl_net_no_port(NULL, root), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "KVCL_PATH=rdma needs KVCL_NET to name an RDMA port"));
+    ck_assert_ptr_null(strstr(kvcl_last_error(), "names none"));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "can be used: mlx4_0:1, mlx5_0:1 (eth2), "));
+    ck_assert_int_eq(kvcl_net_no_port("lo,eth0", "/nonexistent"), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "(\"lo,eth0\" names none)"));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "can be used: none"));
 }
 END_TEST
 
@@ -259,6 +276,7 @@ int main(void)
     tcase_add_test(tcase, unusable_ports_are_refused);
     tcase_add_test(tcase, an_unknown_interface_is_refused);
     tcase_add_test(tcase, a_host_without_rdma);
+    tcase_add_test(tcase, rdma_is_required);
     tcase_add_test(tcase, many_ports);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
