@@ -106,7 +106,7 @@ static kvcl_status_t check(uint64_t n_ports, uint64_t bytes)
     if ((bytes <= limit) && (users <= limit - bytes) && (own <= limit - bytes - users)) {
         return KVCL_OK;
     }
-    return kvcl_fail(KVCL_ERR_NO_MEMORY, "at most %llu KiB may be locked here, %llu are, and UCX needs up to %llu",
+    return kvcl_fail(KVCL_ERR_NO_MEMORY, "at most %llu KiB may be locked here, %llu are, and UCX needs up to %llu KiB",
                      (unsigned long long)limit >> 10, (unsigned long long)pinned >> 10, (unsigned long long)own >> 10);
 }
 

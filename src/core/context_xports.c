@@ -26,14 +26,28 @@ static kvcl_status_t add_xport(kvcl_context_h ctx, const kvcl_xport_ops_t *ops, 
     return status;
 }
 
+/* About a port that the kernel has and UCX could not open: ": " and the sentence; "" if there is nothing to say. */
+static const char *what_to_do(kvcl_status_t status)
+{
+    switch (status) {
+    case KVCL_ERR_NO_MEMORY:
+        return ": " KVCL_RAISE_MEMLOCK;
+    case KVCL_ERR_UNREACHABLE:
+        return ": check that this process may open /dev/infiniband (in a container --device /dev/infiniband), that "
+               "ibv_devices lists the device (otherwise its driver's library is missing: ibverbs-providers), and that "
+               "this UCX has RDMA (ucx_info -d lists the port)";
+    default:
+        return "";
+    }
+}
+
 /* A port that is named must work, unless memory cannot be locked here and TCP is the other path. A port that comes with
  * its interface may be left out. */
 static kvcl_status_t leave_out(const kvcl_context_h ctx, const kvcl_net_port_t *port, kvcl_status_t status)
 {
     char why[KVCL_ERROR_MAX / 2];
 
-    snprintf(why, sizeof(why), "%s%s", kvcl_last_error(), (status != KVCL_ERR_NO_MEMORY) ? "" :
-             ": " KVCL_RAISE_MEMLOCK);
+    snprintf(why, sizeof(why), "%s%s", kvcl_last_error(), what_to_do(status));
     if ((port->by_name && ((status != KVCL_ERR_NO_MEMORY) || (ctx->net.interfaces[0] == '\0'))) ||
         (ctx->config.path == KVCL_PATH_RDMA)) {
         return kvcl_fail(status, "KVCL_NET: RDMA port %s cannot be used: %s", port->name, why);
