@@ -103,6 +103,22 @@ static list_t list_of(const perf_t *perf, uint64_t i)
     return list;
 }
 
+/* Over RDMA raw UCX is not measured: the floor knows shared memory and TCP. */
+static bool has_raw(const perf_t *perf)
+{
+    if (perf->self || (perf->test->raw == PERF_RAW_NONE)) {
+        return false;
+    }
+    if (strncmp(perf->result.path, "rdma", 4) != 0) {
+        return true;
+    }
+    if (perf->initiator) {
+        job_complain(perf->job, "--floor: raw UCX is not measured over RDMA; compare with ucx_perftest -t %s",
+                     (perf->test->raw == PERF_RAW_PUT) ? "ucp_put_bw" : "ucp_get");
+    }
+    return false;
+}
+
 bool perf_floor_open(perf_t *perf)
 {
     const size_t          bytes  = (size_t)(perf->opt->count * perf->opt->unit);
@@ -115,7 +131,7 @@ bool perf_floor_open(perf_t *perf)
     params.tcp     = (strstr(perf->result.path, "tcp") != NULL);
     params.net     = seen.net;
     params.spin_ns = seen.spin_ns;
-    if (!perf->self && (perf->test->raw != PERF_RAW_NONE) && !kvcl_floor_open(&params, &perf->floor)) {
+    if (has_raw(perf) && !kvcl_floor_open(&params, &perf->floor)) {
         return false;
     }
     if (!perf->initiator) {

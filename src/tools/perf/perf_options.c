@@ -191,7 +191,7 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"apart", CLI_FLAG, &opt->apart, NULL, "store-get: one get for each key of a batch, all posted at once",
          0, 0},
         {"verify", CLI_FLAG, &opt->verify, NULL, "write new bytes before every iteration and check them all", 0, 0},
-        {"floor", CLI_FLAG, &opt->floor, NULL, "also measure raw UCX and memcpy, alternating", 0, 0},
+        {"floor", CLI_FLAG, &opt->floor, NULL, "also measure raw UCX (not over RDMA) and memcpy, alternating", 0, 0},
         {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first and the second iteration separately", 0, 0},
         {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: repeat a background get of so many meanwhile",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
