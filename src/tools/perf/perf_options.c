@@ -180,8 +180,10 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
     const char *pattern = NULL;
     const char *name    = NULL;
     const cli_option_t table[] = {
-        {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M)", 1, 0xffffffffu},
-        {"count", CLI_SIZE, &opt->count, "N", "blocks, or keys (default 64; lookup 64K; store-keys 1M)", 1, COUNT_MAX},
+        {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M; lookup, match, store-keys 64)",
+         1, 0xffffffffu},
+        {"count", CLI_SIZE, &opt->count, "N", "blocks, or keys (default 64; lookup 64K; match 128; store-keys 1M)", 1,
+         COUNT_MAX},
         {"order", CLI_STRING, &order, "seq|random", "of the blocks, on both sides (default seq)", 0, 0},
         {"iters", CLI_COUNT, &opt->iters, "I", "iterations (default: about a second)", 1, 0},
         {"threads", CLI_COUNT, &opt->threads, "T", "that issue operations, each on its share (default 1)", 1,
