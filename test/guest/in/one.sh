@@ -49,6 +49,10 @@ stage_native() {
     is "$test: native runs" says 'rdma: native' "$logs/$stage.$test.0"
   done
   unset KVCL_LOG
+  ranks floor 2 150 "$tools/kvcl_perf" get --unit 64K --count 16 --iters 2 --floor --json || :
+  is '--floor: right bytes, over the device' verified floor
+  is '--floor: raw UCX is not measured' says '"floor_gbps": null' "$logs/$stage.floor.0"
+  is '--floor: a line says so' says 'raw UCX is not measured over RDMA' "$logs/$stage.floor.0"
 }
 
 stage_conform() {
