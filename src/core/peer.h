@@ -5,7 +5,7 @@
  * from the job's secret and both uuids:
  *   A -> B HELLO      nonce_a (it rises with each handshake of A), uuid_a, uuid_b
  *   B -> A CHALLENGE  nonce_b, MAC("B", ...): B knows the secret. nonce_b is a MAC under B's own cookie key of what A
- *                     sent and the minute, so that B keeps nothing yet
+ *                     sent and the half-minute, so that B keeps nothing yet
  *   A -> B PROOF      MAC("A", ..., A's address, A's index for B): only now does B make a peer. A PROOF that is not
  *                     newer than A's last one is a recording, and is dropped
  *   B -> A WELCOME    B's index for A, MAC
