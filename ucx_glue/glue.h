@@ -15,6 +15,7 @@
 #define KVCL_UCX_GLUE_GLUE_H
 
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mpool.h"
 #include "core/xport.h"
 #include "ucx_glue/ucp.h"
@@ -32,6 +33,8 @@ enum {
     GLUE_PACK_MAX     = 512,
     GLUE_TLS_MAX      = 256,
     GLUE_DEVICES_MAX  = 1024, /* bytes of names: interfaces of KVCL_NET, or an RDMA port */
+    GLUE_COPIES_MAX   = 64 << 20, /* memory of the copied messages that wait for one endpoint's peer */
+    GLUE_REPLIES_MAX  = 64 << 10, /* the same of the replies to one sender */
     GLUE_AM_ID        = 1,
     GLUE_PROBE_ID     = 2 /* an empty message, dropped on arrival (glue_probe.c) */
 };
@@ -99,6 +102,7 @@ typedef struct glue {
     bool              leaving; /* fini was called: endpoints are closed as they are */
     kvcl_xport_send_t *done_head; /* completions made outside progress */
     kvcl_xport_send_t **done_tail;
+    kvcl_map_t        replies; /* by their UCX endpoint: memory of the replies that UCX holds */
     kvcl_mpool_t      small;
     kvcl_mpool_t      large;
     kvcl_mpool_t      gather;
@@ -144,6 +148,7 @@ typedef struct glue_ep {
     glue_data_t     data;
     void            *close_req;
     size_t          inflight;   /* sends and RMA operations that UCX holds */
+    size_t          copied;     /* memory of the copied messages that UCX holds */
     char            transport[16]; /* of messages, as UCX calls it */
     bool            probing;    /* UCX has not completed the last probe yet */
     bool            near;       /* a process of this host, reached by shared memory */
@@ -206,6 +211,15 @@ static inline void glue_end_op(glue_ep_t *ep)
 {
     --ep->inflight;
     --glue_of(ep->super.xport)->inflight;
+}
+
+/* It has failed: reported by the next progress, once. */
+static inline void glue_break_ep(glue_ep_t *ep)
+{
+    if (!ep->closed && !ep->broken) {
+        ep->broken = true;
+        kvcl_list_add_tail(&glue_of(ep->super.xport)->failed, &ep->stage_link);
+    }
 }
 
 /* glue_status.c: the one place that maps a UCX status to a kvcl_status_t. */

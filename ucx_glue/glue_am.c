@@ -3,7 +3,9 @@
  *
  * Eager, because a rendezvous message would let an unauthenticated peer make this rank fetch memory, and needs more
  * round trips; a rendezvous message that arrives is refused and counted. A send without a completion object is copied
- * into a pooled buffer first, since UCX may have to queue it; the buffer returns to the pool when UCX has sent it.
+ * into a pooled buffer first, since UCX may have to queue it; the buffer returns to the pool when UCX has sent it. UCX
+ * queues without a bound, so the memory of the copies is bounded here (GLUE_COPIES_MAX, GLUE_REPLIES_MAX): the endpoint
+ * of a peer that does not read fails, as over tcp, and a reply to a stranger that does not read is dropped.
  * Completions are reported from progress only: those that UCX makes elsewhere (a forced close) wait in glue.done_head.
  */
 #include "config.h"
@@ -21,7 +23,9 @@ _Static_assert((sizeof(kvcl_iov_t) == sizeof(ucp_dt_iov_t)) &&
 
 /* A copied message; lives in the small or the large pool. */
 typedef struct glue_copy {
-    glue_ep_t    *ep;
+    glue_t       *g;
+    glue_ep_t    *ep;    /* NULL: a reply */
+    ucp_ep_h     ucp_ep;
     kvcl_mpool_t *pool;
     char         bytes[] __attribute__((aligned(8))); /* header, padded to 8, then payload */
 } glue_copy_t;
@@ -86,6 +90,7 @@ kvcl_status_t kvcl_glue_am_init(glue_t *g)
     kvcl_mpool_init(&g->small, "ucx small sends", sizeof(glue_copy_t) + GLUE_SMALL_BYTES, 64, 0);
     kvcl_mpool_init(&g->large, "ucx sends", sizeof(glue_copy_t) + GLUE_MAX_HDR + GLUE_INLINE_BYTES, 64, 16);
     kvcl_mpool_init(&g->gather, "ucx gathering sends", sizeof(glue_gather_t), 64, 0);
+    kvcl_map_init(&g->replies);
     if (ucp_worker_set_am_recv_handler(g->am.worker, &param) != UCS_OK) {
         return kvcl_fail(KVCL_ERR_INTERNAL, "ucx: no handler of messages");
     }
@@ -99,6 +104,7 @@ void kvcl_glue_am_fini(glue_t *g)
     (void)kvcl_mpool_fini(&g->small);
     (void)kvcl_mpool_fini(&g->large);
     (void)kvcl_mpool_fini(&g->gather);
+    kvcl_map_fini(&g->replies);
 }
 
 void kvcl_glue_complete_later(glue_t *g, kvcl_xport_send_t *send, kvcl_status_t status)
@@ -157,6 +163,54 @@ static void gather_done(void *request, ucs_status_t status, void *user_data)
     kvcl_glue_send_done(request, status, send);
 }
 
+/* The memory of the replies that UCX holds for a sender. */
+static size_t replied(const glue_t *g, ucp_ep_h ucp_ep)
+{
+    return (size_t)(uintptr_t)kvcl_map_get(&g->replies, (uintptr_t)ucp_ep);
+}
+
+/* May a message of this size wait for its receiver? If not, an endpoint fails: nobody would notice a lost message. */
+static kvcl_status_t check_room(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, size_t bytes)
+{
+    size_t held = (ep != NULL) ? ep->copied : replied(g, ucp_ep);
+
+    if (bytes + held <= ((ep != NULL) ? (size_t)GLUE_COPIES_MAX : (size_t)GLUE_REPLIES_MAX)) {
+        return (ep != NULL) ? KVCL_OK : kvcl_map_reserve(&g->replies, kvcl_map_count(&g->replies) + 1);
+    }
+    if (ep != NULL) {
+        glue_break_ep(ep);
+    }
+    return kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: it does not read: %zu bytes wait for the peer", g->super.ops->name,
+                     held);
+}
+
+/* UCX holds the copy: check_room() has made room for it. */
+static void hold(const glue_copy_t *copy)
+{
+    size_t held = replied(copy->g, copy->ucp_ep) + copy->pool->size;
+
+    if (copy->ep != NULL) {
+        glue_begin_op(copy->ep);
+        copy->ep->copied += copy->pool->size;
+    } else if (kvcl_map_put(&copy->g->replies, (uintptr_t)copy->ucp_ep, (void *)(uintptr_t)held) != KVCL_OK) {
+        kvcl_log_debug("ucx: a reply is not counted");
+    }
+}
+
+static void release(const glue_copy_t *copy)
+{
+    size_t held = replied(copy->g, copy->ucp_ep);
+
+    if (copy->ep != NULL) {
+        glue_end_op(copy->ep);
+        copy->ep->copied -= copy->pool->size;
+    } else if (held > copy->pool->size) { /* makes no new element: cannot fail */
+        (void)!kvcl_map_put(&copy->g->replies, (uintptr_t)copy->ucp_ep, (void *)(uintptr_t)(held - copy->pool->size));
+    } else {
+        (void)kvcl_map_del(&copy->g->replies, (uintptr_t)copy->ucp_ep);
+    }
+}
+
 static void copy_done(void *request, ucs_status_t status, void *user_data)
 {
     glue_copy_t *copy = user_data;
@@ -165,9 +219,7 @@ static void copy_done(void *request, ucs_status_t status, void *user_data)
     if (request != NULL) {
         ucp_request_free(request);
     }
-    if (copy->ep != NULL) {
-        glue_end_op(copy->ep);
-    }
+    release(copy);
     kvcl_mpool_put(copy->pool, copy);
 }
 
@@ -218,18 +270,22 @@ static kvcl_status_t send_copy(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, const 
     ucp_request_param_t param;
     ucs_status_ptr_t    ptr;
     char                *at;
+    kvcl_status_t       status;
     size_t              i;
 
     if (len > GLUE_INLINE_BYTES) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "ucx: a copying send of %zu bytes, at most %d", len,
                          GLUE_INLINE_BYTES);
     }
+    status = check_room(g, ep, ucp_ep, pool->size);
+    if (status != KVCL_OK) {
+        return status;
+    }
     copy = kvcl_mpool_get(pool);
     if (copy == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a message");
     }
-    copy->ep   = ep;
-    copy->pool = pool;
+    *copy = (glue_copy_t){.g = g, .ep = ep, .ucp_ep = ucp_ep, .pool = pool};
     memcpy(copy->bytes, hdr, hdr_len);
     for (i = 0, at = copy->bytes + room; i < n_iov; at += iov[i].len, ++i) {
         memcpy(at, iov[i].buf, iov[i].len);
@@ -237,9 +293,7 @@ static kvcl_status_t send_copy(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, const 
     param = am_param(flags, copy_done, copy);
     ptr   = ucp_am_send_nbx(ucp_ep, GLUE_AM_ID, copy->bytes, hdr_len, copy->bytes + room, len, &param);
     if (UCS_PTR_IS_PTR(ptr)) {
-        if (ep != NULL) {
-            glue_begin_op(ep);
-        }
+        hold(copy);
         return KVCL_OK;
     }
     kvcl_mpool_put(pool, copy);

@@ -81,14 +81,9 @@ static bool parse_address(const void *buf, size_t len, kvcl_iov_t *am, kvcl_iov_
 /* UCX's error handler. */
 static void on_failure(void *arg, ucp_ep_h ucp_ep, ucs_status_t status)
 {
-    glue_ep_t *ep = arg;
-
     (void)ucp_ep;
-    if (!ep->closed && !ep->broken) {
-        kvcl_log_debug("ucx: an endpoint failed: %s", ucs_status_string(status));
-        ep->broken = true;
-        kvcl_list_add_tail(&glue_of(ep->super.xport)->failed, &ep->stage_link);
-    }
+    kvcl_log_debug("ucx: an endpoint failed: %s", ucs_status_string(status));
+    glue_break_ep(arg);
 }
 
 ucs_status_t kvcl_glue_ucp_ep_open(ucp_worker_h worker, const void *addr, glue_ep_t *ep, ucp_err_handler_cb_t failed,

@@ -22,6 +22,7 @@ typedef struct fake_ucp {
     unsigned closed;
     unsigned closed_early; /* before they were connected or had failed */
     unsigned posted_early; /* gets and puts on them, before they were connected */
+    ucp_am_handler_param_t handler; /* of KVCL's messages */
     unsigned left;        /* with an operation in flight when their worker was destroyed: UCX ends the process */
 } fake_ucp_t;
 
