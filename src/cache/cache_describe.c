@@ -15,13 +15,19 @@ static void answer(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status, const v
                    kvcl_cache_h cache)
 {
     kvcl_msg_description_t out = {.msg = {.type = KVCL_MSG_DESCRIPTION, .op = op}, .status = status};
+    kvcl_status_t          sent;
 
     if (cache != NULL) {
         out.id        = cache->id;
         out.n_regions = cache->n_regions;
         out.n_bases   = cache->shape.n_bases;
     }
-    if (kvcl_peer_post(peer, &out.msg, sizeof(out), data, len) != KVCL_OK) {
+    sent = kvcl_peer_post(peer, &out.msg, sizeof(out), data, len);
+    if (sent == KVCL_ERR_NO_MEMORY) { /* a peer without an answer would wait, now and with each later get */
+        out.status = sent;
+        sent       = kvcl_peer_post(peer, &out.msg, sizeof(out), NULL, 0);
+    }
+    if (sent != KVCL_OK) {
         kvcl_log_info("cannot answer %s: %s", peer->name, kvcl_last_error());
     }
 }

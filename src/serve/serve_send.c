@@ -30,6 +30,11 @@ static void flight_done(kvcl_xport_send_t *send, kvcl_status_t status)
     serve->peer->serves->flight -= flight->len;
     kvcl_mpool_put(&kvcl_serve_state(serve->ctx)->flights, flight);
     --serve->in_flight;
+    if (status == KVCL_ERR_NO_MEMORY) { /* the peer waits for it */
+        serve->silent = false;
+        kvcl_serve_fail(serve, status, false);
+        return;
+    }
     if (status != KVCL_OK) {
         kvcl_serve_fail(serve, KVCL_ERR_RANK_FAILED, true);
         return;
@@ -237,6 +242,7 @@ bool kvcl_serve_answer_small(kvcl_serve_t *serve)
 {
     kvcl_msg_data_t out = {.msg = {.type = KVCL_MSG_DATA, .op = serve->op, .flags = KVCL_DATA_LAST}};
     unsigned char   bytes[KVCL_SERVE_SMALL];
+    kvcl_status_t   status;
     bool            whole;
 
     if (serve->total > sizeof(bytes)) {
@@ -250,7 +256,12 @@ bool kvcl_serve_answer_small(kvcl_serve_t *serve)
     if (!whole) {
         out.msg.flags = 0;
     }
-    if (kvcl_peer_post(serve->peer, &out.msg, sizeof(out), bytes, (size_t)serve->total) != KVCL_OK) {
+    status = kvcl_peer_post(serve->peer, &out.msg, sizeof(out), bytes, (size_t)serve->total);
+    if (status == KVCL_ERR_NO_MEMORY) {
+        kvcl_serve_answer(serve->peer, serve->op, status, NULL, 0);
+        return true;
+    }
+    if (status != KVCL_OK) {
         kvcl_log_debug("%s has failed: its bytes are not sent", serve->peer->name);
     }
     if (!whole) {

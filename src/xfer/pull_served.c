@@ -135,12 +135,19 @@ void kvcl_pull_request(kvcl_pull_t *pull)
     }
 }
 
+/* Without memory for the message it is sent with the next frame, if there is one. */
 static void give_credit(kvcl_pull_t *pull)
 {
     kvcl_msg_credit_t out = {.msg = {.type = KVCL_MSG_CREDIT, .op = pull->req.id}, .frames = pull->uncredited};
+    kvcl_status_t     status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0);
 
+    if ((status == KVCL_ERR_NO_MEMORY) && (pull->uncredited < window(pull))) {
+        return;
+    }
     pull->uncredited = 0;
-    if (kvcl_peer_post(pull->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK) {
+    if (status == KVCL_ERR_NO_MEMORY) {
+        kvcl_pull_stop(pull, status);
+    } else if (status != KVCL_OK) {
         kvcl_log_debug("%s has failed: CREDIT is not sent", pull->peer->name);
     }
 }

@@ -158,7 +158,7 @@ static const kvcl_loop_faults_t kinds_of_loop[] = {
 };
 enum { LOOP_KINDS = sizeof(kinds_of_loop) / sizeof(kinds_of_loop[0]) };
 
-static void lose(const kvcl_loop_faults_t *kind, uint64_t nth, bool both)
+static inline void lose(const kvcl_loop_faults_t *kind, uint64_t nth, bool both)
 {
     kvcl_loop_faults_t faults = *kind;
 
@@ -168,7 +168,7 @@ static void lose(const kvcl_loop_faults_t *kind, uint64_t nth, bool both)
 }
 
 /* Links that are lost faster than sessions may begin wait for KVCL_KEEPALIVE. */
-static void rest(void)
+static inline void rest(void)
 {
     while ((b_at_a->sessions_ns > kvcl_now_ns()) || (a_at_b->sessions_ns > kvcl_now_ns())) {
         turn_both();
@@ -176,7 +176,7 @@ static void rest(void)
 }
 
 /* Both sides agree on the session, and no rank has failed. */
-static void are_linked(void)
+static inline void are_linked(void)
 {
     uint64_t deadline = kvcl_deadline_after(60 * KVCL_NS_PER_SEC);
     unsigned quiet    = 0;
