@@ -100,9 +100,10 @@ typedef struct kvcl_context_stats {
     uint64_t strangers;       /* messages dropped because their sender has not proven the job secret */
     uint64_t malformed;       /* messages dropped because their bytes make no sense */
     uint64_t late;            /* frames dropped because their operation had ended (the fence) */
-    uint64_t refused;         /* sends and gets of peers that were refused with KVCL_ERR_NO_SPACE, because a peer
+    uint64_t refused;         /* sends, gets and puts of peers that were refused with KVCL_ERR_NO_SPACE: a peer
                                  made this rank hold too much: 64 MiB of sends without a recv (of all peers: 256 MiB;
-                                 the peer that has the most gives way), 16,384 gets in progress, or 64 MiB of them */
+                                 the peer that has the most gives way), 16,384 gets in progress, or 64 MiB of them, or
+                                 64 MiB of puts in progress */
     uint64_t bytes_native;    /* of bytes_in and bytes_out: got or put natively, by the network or the kernel, without
                                  the other rank's processor */
 } kvcl_context_stats_t;

@@ -91,6 +91,7 @@ typedef struct kvcl_peer {
     struct kvcl_serve_peer *serves;           /* serve/serve_peer.h: what it makes this rank serve; NULL: nothing yet */
     size_t                 arrived_bytes;     /* p2p/p2p_match.c: of its sends that no recv has matched */
     char                   name[32];          /* for logs */
+    size_t                 taking_bytes;      /* xfer/put_take.c: of its puts that this rank pulls */
 } kvcl_peer_t;
 
 typedef struct kvcl_peers {

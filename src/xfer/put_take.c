@@ -2,7 +2,8 @@
  * The owner's side of puts (put.h): checks the destination, copies eager bytes or pulls, adds the signal.
  *
  * Owns: a taking_t from PUT to PUT_DONE. Invariants: the message is hostile until checked; the region or cache is held
- * while the pull runs. Locks: the engine lock.
+ * while the pull runs; the memory of the puts that one peer has under way is bounded, since the peer may never serve
+ * the pulls. Locks: the engine lock.
  */
 #include "config.h"
 #include "base/log.h"
@@ -15,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TAKING_MAX = 64 << 20 }; /* bytes of a peer's puts */
+
 typedef struct taking {
+    size_t             held;    /* counted in peer->taking_bytes */
     kvcl_context_h     ctx;
     kvcl_peer_t        *peer;
     kvcl_msg_put_t     in;
@@ -62,6 +66,7 @@ static void taken(taking_t *taking, kvcl_status_t status)
         status = add_signal(taking->ctx, in->signal_region, in->signal_key, in->signal_offset, in->signal_add);
     }
     answer(taking->peer, KVCL_MSG_PUT_DONE, in->msg.op, status);
+    taking->peer->taking_bytes -= taking->held;
     free(taking->ids);
     free(taking);
 }
@@ -178,19 +183,39 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
     return status;
 }
 
+/* Logged for the first and at each doubling, since a peer can cause as many as it likes. */
+static bool has_room(kvcl_peer_t *peer, size_t held)
+{
+    uint64_t n;
+
+    if ((peer->taking_bytes == 0) || (peer->taking_bytes + held <= TAKING_MAX)) {
+        return true;
+    }
+    n = ++peer->ctx->stats.refused;
+    if ((n & (n - 1)) == 0) {
+        kvcl_log_warn("%s has puts in progress here that hold %zu bytes: one more is refused (%llu refused so far)",
+                      peer->name, peer->taking_bytes, (unsigned long long)n);
+    }
+    return false;
+}
+
 void kvcl_put_on_put(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                      size_t len)
 {
-    taking_t      *taking = calloc(1, sizeof(*taking));
+    size_t        held    = (msg->flags & KVCL_PUT_EAGER) ? 0 : sizeof(taking_t) + sizeof(kvcl_pull_t) + (2 * len);
+    bool          room    = has_room(peer, held);
+    taking_t      *taking = room ? calloc(1, sizeof(*taking)) : NULL;
     kvcl_status_t status;
     kvcl_sel_t    sel;
     size_t        ids;
 
     (void)hdr_len;
     if (taking == NULL) {
-        answer(peer, KVCL_MSG_PUT_DONE, msg->op, KVCL_ERR_NO_MEMORY);
+        answer(peer, KVCL_MSG_PUT_DONE, msg->op, room ? KVCL_ERR_NO_MEMORY : KVCL_ERR_NO_SPACE);
         return;
     }
+    peer->taking_bytes += held;
+    taking->held = held;
     taking->ctx  = ctx;
     taking->peer = peer;
     memcpy(&taking->in, msg, sizeof(taking->in));

@@ -1,6 +1,7 @@
 /*
- * A proven rank that floods another: gets that it never continues, gets whose bytes it does not read, sends that no
- * recv waits for. What it makes the other hold stays bounded and is counted, and a third rank is served meanwhile.
+ * A proven rank that floods another: gets that it never continues, gets whose bytes it does not read, puts whose bytes
+ * it never serves, sends that no recv waits for. What it makes the other hold stays bounded and is counted, and a third
+ * rank is served meanwhile.
  */
 #include "config.h"
 #include "conform.h"
@@ -12,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VICTIM = 0, HONEST = 1, EVIL = 2, LEN = 8 << 20, GETS = 100, PULLS = 20000, EAGER = 1 << 20 };
+enum { VICTIM = 0, HONEST = 1, EVIL = 2, LEN = 8 << 20, GETS = 100, PULLS = 20000, PUTS = 200000,
+       EAGER = 1 << 20 };
 
 static void pull(cf_t *cf, kvcl_rmem_h from, uint64_t op, uint64_t len, uint32_t window)
 {
@@ -171,6 +173,82 @@ static void gets_that_are_not_read(cf_t *cf)
     cf_mem_end(cf, &mem);
 }
 
+static void ignore(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                   size_t len)
+{
+    (void)ctx, (void)peer, (void)msg, (void)hdr_len, (void)data, (void)len;
+}
+
+static void announce_put(cf_t *cf, kvcl_rmem_h to, uint64_t op)
+{
+    kvcl_msg_put_t out = {.msg = {.type = KVCL_MSG_PUT, .op = op}, .target = to->rregion.id,
+                          .key = to->rregion.keys[1], .len = LEN, .offer = op};
+
+    kvcl_lock(cf->ctx);
+    CF_OK(cf, kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0));
+    kvcl_unlock(cf->ctx);
+}
+
+static size_t taking_bytes(cf_t *cf, const kvcl_peer_t *peer)
+{
+    size_t bytes;
+
+    kvcl_lock(cf->ctx);
+    bytes = peer->taking_bytes;
+    kvcl_unlock(cf->ctx);
+    return bytes;
+}
+
+/* Puts that are announced, and whose bytes their rank never serves. */
+static void puts_that_are_not_served(cf_t *cf)
+{
+    cf_mem_t   mem    = cf_mem(cf, LEN, false, KVCL_READ_WRITE);
+    uint64_t   before = refused(cf), i;
+    kvcl_req_h req;
+
+    cf_fence(cf);
+    memset(mem.addr, 1, LEN);
+    if (cf->rank != VICTIM) { /* connected, and the victim's memory is not mapped anywhere */
+        CF_OK(cf, kvcl_put_bytes(mem.of[VICTIM], 0, mem.addr, 1, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+    }
+    cf_fence(cf);
+    if (cf->rank == EVIL) {
+        kvcl_lock(cf->ctx);
+        cf->ctx->handlers[KVCL_MSG_PULL].fn = ignore;
+        kvcl_unlock(cf->ctx);
+        for (i = 1; (i <= PUTS) && (atomic_load(cf_word(cf, 0)) == 0); ++i) {
+            announce_put(cf, mem.of[VICTIM], i);
+            if (i % 256 == 0) {
+                cf_sleep_us(cf, 1000);
+                cf_alive(cf);
+            }
+        }
+    } else if (cf->rank == VICTIM) {
+        while (refused(cf) == before) {
+            cf_sleep_us(cf, 1000);
+        }
+        CF_CHECK(cf, taking_bytes(cf, mem.of[EVIL]->peer) <= 64u << 20);
+        CF_CHECK(cf, taking_bytes(cf, mem.of[EVIL]->peer) >= 48u << 20);
+        atomic_store(cf_word(cf, 0), 1);
+    } else if (cf->rank == HONEST) {
+        while (atomic_load(cf_word(cf, 0)) == 0) {
+            cf_sleep_us(cf, 1000);
+        }
+        CF_OK(cf, kvcl_put_bytes(mem.of[VICTIM], 0, mem.addr, LEN, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+    }
+    cf_fence(cf);
+    if (cf->rank == VICTIM) { /* they end by their deadline, or with the memory */
+        CF_OK(cf, kvcl_mem_revoke(mem.mine));
+        while (taking_bytes(cf, mem.of[EVIL]->peer) > 0) {
+            cf_sleep_us(cf, 1000);
+        }
+    }
+    cf_fence(cf);
+    cf_mem_end(cf, &mem);
+}
+
 static void send_eager(cf_t *cf, kvcl_peer_t *to, uint64_t op, const void *buf, size_t len)
 {
     kvcl_msg_send_t out = {.msg    = {.type = KVCL_MSG_SEND, .op = op, .flags = KVCL_SEND_EAGER},
@@ -230,6 +308,7 @@ static void sends_without_a_recv(cf_t *cf)
 static const cf_case_t cases[] = {
     {"gets_that_stall", gets_that_stall, CF_DIES},
     {"gets_that_are_not_read", gets_that_are_not_read, CF_DIES | CF_THREAD},
+    {"puts_that_are_not_served", puts_that_are_not_served, CF_DIES | CF_THREAD},
     {"sends_without_a_recv", sends_without_a_recv, CF_DIES},
     {NULL, NULL, 0},
 };
