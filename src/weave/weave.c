@@ -15,7 +15,8 @@
 enum {
     CUT_MIN     = 2 * KVCL_WEAVE_STEP, /* a rest is cut if each half has this many bytes */
     AHEAD       = 4,                   /* the first bytes of this piece after the current one are prefetched: pieces */
-    AHEAD_BYTES = 256                  /* of 4 KiB in random order are copied 1.08 times as fast */
+    AHEAD_BYTES = 256,                 /* of 4 KiB in random order are copied 1.08 times as fast; into the second */
+    TO_L2       = 2                    /* cache, which at 1 KiB is 1.05 times as fast as into the first */
 };
 
 typedef struct lanes {
@@ -31,7 +32,7 @@ static inline void prefetch(const kvcl_weave_piece_t *piece)
     size_t i, len = (piece->len < AHEAD_BYTES) ? piece->len : AHEAD_BYTES;
 
     for (i = 0; i < len; i += KVCL_WEAVE_LINE) {
-        __builtin_prefetch((const char *)piece->src + i, 0);
+        __builtin_prefetch((const char *)piece->src + i, 0, TO_L2);
     }
 }
 
