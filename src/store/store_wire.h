@@ -73,7 +73,7 @@ typedef struct kvcl_stage_got {
 } kvcl_stage_got_t;
 _Static_assert(sizeof(kvcl_stage_got_t) == 16, "wire format");
 
-enum { KVCL_USES_MAX = 64 }; /* in one USED */
+enum { KVCL_USES_MAX = 1024 }; /* in one USED */
 
 typedef struct kvcl_store_use {
     uint32_t cache;

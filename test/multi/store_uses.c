@@ -4,8 +4,8 @@
  */
 #include "store_test.h"
 
-/* Notes of uses are sent in batches of 64: those of the first 64 gets with the 65th. */
-enum { POOL = 128, USED = 64, MORE = 24 };
+/* Notes of uses are sent at the end of a get, if there are 64 or more; MANY are more than one message has. */
+enum { POOL = 128, USED = 64, MORE = 24, MANY = 1100 };
 
 static void put_some(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys, unsigned n)
 {
@@ -19,32 +19,58 @@ static void put_some(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const k
     }
 }
 
-void test_uses(world_t *w)
+static void get_each(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys)
 {
-    kvcl_cache_h        cache  = make_cache(w, "uses", 1, false);
+    uint32_t   id = 0;
+    unsigned   i;
+    kvcl_req_h req;
+
+    for (i = 0; i < USED; ++i) {
+        CHECK(w, DO(kvcl_store_get(store, &keys[i], 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");
+        CHECK(w, holds(cache, id, &keys[i]), "bytes");
+    }
+}
+
+static void get_together(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const kvcl_key_t *keys)
+{
+    static kvcl_key_t all[MANY];
+    static uint32_t   ids[MANY];
+    unsigned          i;
+    kvcl_req_h        req;
+
+    for (i = 0; i < MANY; ++i) {
+        all[i] = keys[i % USED];
+        ids[i] = i;
+    }
+    CHECK(w, DO(kvcl_store_get(store, all, MANY, cache, ids, NULL, NULL, &req)) == KVCL_OK, "get");
+    for (i = 0; i < MANY; ++i) {
+        CHECK(w, holds(cache, i, &all[i]), "bytes");
+    }
+}
+
+static void got_blocks_stay(world_t *w, bool together)
+{
+    kvcl_cache_h        cache  = make_cache(w, "uses", MANY, false);
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_key_t          keys[POOL + MORE];
     uint8_t             present[USED];
-    uint32_t            id = 0;
     unsigned            i, left = 0;
     kvcl_store_stats_t  stats = KVCL_STORE_STATS_INIT;
     kvcl_store_h        store;
-    kvcl_req_h          req;
 
     params.dir_entries = 4096;
     params.dram_bytes  = POOL * BLOCK;
     params.block_bytes = BLOCK;
     KVCL_TRY(kvcl_store_open(w->comm, &params, &store));
     for (i = 0; i < POOL + MORE; ++i) {
-        keys[i] = key_of("uses", 0, i);
+        keys[i] = key_of("uses", together, i);
     }
     if (w->rank == 0) {
         put_some(w, store, cache, keys, POOL);
     }
     sync_all(w);
-    for (i = 0; (w->rank == 1) && (i <= USED); ++i) {
-        CHECK(w, DO(kvcl_store_get(store, &keys[i % USED], 1, cache, &id, NULL, NULL, &req)) == KVCL_OK, "get");
-        CHECK(w, holds(cache, id, &keys[i % USED]), "bytes");
+    if (w->rank == 1) {
+        (together ? get_together : get_each)(w, store, cache, keys);
     }
     if (w->rank == 1) { /* a note of uses has no reply, but a message after it has */
         CHECK(w, kvcl_store_rank_stats(store, 0, &stats, NULL) == KVCL_OK, "stats of rank 0");
@@ -61,4 +87,10 @@ void test_uses(world_t *w)
     sync_all(w);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
+}
+
+void test_uses(world_t *w)
+{
+    got_blocks_stay(w, false);
+    got_blocks_stay(w, true);
 }

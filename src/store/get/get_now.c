@@ -176,11 +176,15 @@ static void touch(kvcl_store_h store, const hit_t *hits, size_t n)
 
 static void note_uses(kvcl_store_h store, const hit_t *hits, size_t n)
 {
-    while (n-- > 0) {
+    const kvcl_dir_loc_t *locs[CHUNK];
+    size_t               found = 0;
+
+    while (n-- > 0) { /* the end of a chain first */
         if (hits[n].found && (hits[n].loc.rank != store->me)) {
-            kvcl_uses_note(store, &hits[n].loc, false);
+            locs[found++] = &hits[n].loc;
         }
     }
+    kvcl_uses_note(store, locs, found, false);
 }
 
 static bool one_chunk(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache, const uint32_t *ids,
@@ -277,6 +281,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
             }
         }
     }
+    kvcl_uses_send(store, false);
     if ((timing != NULL) && (final == KVCL_OK)) {
         kvcl_timing_end(&store->ctx->latency, timing);
     }

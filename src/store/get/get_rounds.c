@@ -38,14 +38,16 @@ static void release(kvcl_req_t *req)
 
 static void touch_hits(kvcl_get_t *get)
 {
-    kvcl_store_h store = get->store;
-    kvcl_owner_t *owner;
-    size_t       i;
+    kvcl_store_h         store = get->store;
+    const kvcl_dir_loc_t *loc;
+    kvcl_owner_t         *owner;
+    size_t               i;
 
     for (i = get->n; i-- > 0;) { /* the end of a chain first */
         const kvcl_get_item_t *item = &get->items[i];
         if ((item->why == KVCL_OK) && (kvcl_get_loc(item)->rank != store->me) && !item->from_tier) {
-            kvcl_uses_note(store, kvcl_get_loc(item), true);
+            loc = kvcl_get_loc(item);
+            kvcl_uses_note(store, &loc, 1, true);
         } else if ((item->why == KVCL_OK) && (kvcl_get_loc(item)->rank == store->me)) {
             owner = kvcl_owner_by_cache_id(store, kvcl_get_loc(item)->cache);
             if (owner != NULL) {
@@ -53,6 +55,7 @@ static void touch_hits(kvcl_get_t *get)
             }
         }
     }
+    kvcl_uses_send(store, true);
 }
 
 static void finish(kvcl_get_t *get)
