@@ -136,7 +136,10 @@ void kvcl_runs_copy_sums(const kvcl_runs_t *runs, uint64_t first, size_t n, bool
  * @return as kvcl_runs_check and kvcl_runs_copy.
  */
 kvcl_status_t kvcl_side_copy_sums(const kvcl_side_t *dst, const kvcl_side_t *src, uint64_t *sums) KVCL_MUST_CHECK;
-/** The same for a part of a list that is larger than the caches: past them, four blocks in turn (weave/sum_four.h). */
+/**
+ * The same for a part of a list that is larger than the caches: past them, four blocks in turn (weave/sum_four.h). Call
+ * kvcl_bulk_end() after the last part.
+ */
 kvcl_status_t kvcl_side_copy_sums_large(const kvcl_side_t *dst, const kvcl_side_t *src,
                                         uint64_t *sums) KVCL_MUST_CHECK;
 

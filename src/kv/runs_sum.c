@@ -171,7 +171,6 @@ static size_t four_a_pass(const kvcl_runs_t *runs, uint64_t first, uint64_t *sum
     } else {
         done = weave_parts(runs, first, sums, n);
     }
-    kvcl_bulk_end();
     return done;
 }
 

@@ -106,6 +106,9 @@ static kvcl_status_t copy_slice(kvcl_copy_t *copy, kvcl_bulk_how_t how, uint64_t
     if (copy->sums != NULL) {
         kvcl_runs_copy_sums(&copy->runs, from / block, (size_t)((to - from) / block), large,
                             copy->sums + (from / block));
+        if (large) {
+            kvcl_bulk_end();
+        }
         return KVCL_OK;
     }
     return large ? kvcl_runs_copy_cold(&copy->runs, from, to) : kvcl_runs_copy(&copy->runs, from, to);

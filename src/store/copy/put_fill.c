@@ -71,6 +71,9 @@ kvcl_status_t kvcl_put_fill(kvcl_put_work_t *work, size_t from, size_t to)
         n      = (end - from < PIECE) ? end - from : PIECE;
         status = copy_piece(work, from, n, &how);
     }
+    if (how == KVCL_BULK_LARGE) {
+        kvcl_bulk_end();
+    }
     for (; (from < to) && (status == KVCL_OK); ++from) {
         work->recs[from].loc.checksum = !kvcl_put_is_summed(work) ? 0
             : kvcl_store_block_sum(work->cache, work->ids[held_item(work, from - work->n_todo)]);

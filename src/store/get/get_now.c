@@ -233,6 +233,14 @@ static size_t next_chunk(size_t n, uint64_t block_bytes, kvcl_bulk_how_t how)
     return ((how == KVCL_BULK_UNSURE) && (probe < some)) ? probe : some;
 }
 
+/* The bytes of a large get may be announced, and written again. */
+static inline void end_copies(kvcl_bulk_how_t how)
+{
+    if (how == KVCL_BULK_LARGE) {
+        kvcl_bulk_end();
+    }
+}
+
 static const char absent[] = "kvcl_store_get: %llu of %llu blocks " KVCL_WORDS_ABSENT;
 
 /* missed of n blocks are absent, the first of them under this key, number `first`. */
@@ -261,6 +269,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
         some  = next_chunk(from, cache->shape.block_bytes, how);
         from -= some;
         if (!one_chunk(store, keys + from, some, cache, ids + from, hits, &how)) {
+            end_copies(how);
             return false;
         }
         for (i = some; i-- > 0;) {
@@ -281,6 +290,7 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
             }
         }
     }
+    end_copies(how);
     kvcl_uses_send(store, false);
     if ((timing != NULL) && (final == KVCL_OK)) {
         kvcl_timing_end(&store->ctx->latency, timing);

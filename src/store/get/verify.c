@@ -53,7 +53,12 @@ static kvcl_status_t copy_blocks(const kvcl_get_t *get, kvcl_cache_h src, const 
     if (status != KVCL_OK) {
         return status;
     }
-    return large ? kvcl_side_copy_sums_large(&dst, &source, sums) : kvcl_side_copy_sums(&dst, &source, sums);
+    if (!large) {
+        return kvcl_side_copy_sums(&dst, &source, sums);
+    }
+    status = kvcl_side_copy_sums_large(&dst, &source, sums);
+    kvcl_bulk_end();
+    return status;
 }
 
 kvcl_status_t kvcl_verify_sum(kvcl_get_item_t *item, uint64_t sum)
