@@ -249,9 +249,10 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * store's) the pools of other ranks with this size of block fetch R - 1 more copies: the first from this rank, the next
  * from the first, so the bytes leave this rank once. Ranks on other hosts come first, in turn, by their free room.
  *
- * The blocks must not change until the request has completed: the call copies at most KVCL_INLINE_COPY bytes (4 MiB),
- * and leaves more to the threads that progress the context. Keys and ids are copied. Without cb and req_p it copies all
- * bytes. A put that ends before its bytes are copied, by its deadline or a cancel, has put nothing.
+ * The blocks must not change until the request has completed: the call copies at most KVCL_INLINE_COPY bytes (4 MiB).
+ * For more it only finds room; the threads that progress the context evict other blocks, and copy. Keys and ids are
+ * copied. Without cb and req_p it copies all bytes. A put that ends before its bytes are copied, by its deadline or a
+ * cancel, has put nothing.
  *
  * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
@@ -266,7 +267,8 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * with KVCL_PUT_WAIT it blocks until there is room or the deadline has passed.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT (the pool has no such size of block),
  *         KVCL_ERR_INVALID_PARAM. Later: KVCL_ERR_NO_SPACE (this rank's part of the directory, or another
- *         rank's pool), KVCL_ERR_TIMED_OUT, ...: the copies that params->copies counts exist all the same.
+ *         rank's pool; or blocks of this rank's pool were pinned after the call, and nothing was put),
+ *         KVCL_ERR_TIMED_OUT, ...: the copies that params->copies counts exist all the same.
  */
 KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                       const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
@@ -277,8 +279,9 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
  * next to kvcl_serve, puts into the pools of ranks that have one: the first copy on its own host if a rank of that host
  * has a pool, the others on other hosts, R in all. With KVCL_PUT_TO the first copy goes to rank to_rank and no other.
  * The ranks fetch the blocks from the caller's cache: ids must be unpublished blocks, each once, whose bytes must not
- * change until the request has completed. The call never waits; with KVCL_PUT_WAIT the request waits for room. A key
- * that other pools hold in R copies is a no-op. An upsert takes no room first: where it fails the keys are absent.
+ * change until the request has completed. The call never waits; with KVCL_PUT_WAIT the request waits for room. The
+ * call reads at most KVCL_INLINE_COPY bytes, for checksums, and leaves more to the threads that progress the context. A
+ * key that other pools hold in R copies is a no-op. An upsert takes no room first: where it fails the keys are absent.
  * @return KVCL_ERR_UNSUPPORTED: no rank, or not to_rank, has a pool with blocks of this size; KVCL_ERR_UNKNOWN_RANK;
  *         KVCL_ERR_BUSY: a block is published, or in another put.
  */

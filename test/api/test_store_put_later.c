@@ -1,8 +1,9 @@
 /*
- * Puts of more bytes than KVCL_INLINE_COPY: the call returns before they are copied, and the request completes after.
- * One rank without a thread, so bytes move only while the test waits; the cases of threads have one.
+ * Puts of more bytes than KVCL_INLINE_COPY: the call returns before they are copied, and before others are evicted for
+ * them; the request completes after. One rank without a thread, so bytes move only while the test waits; the cases of threads have one.
  */
 #include <kvcl/kvcl.h>
+#include <kvcl/kvcl_store_admin.h>
 
 #include <check.h>
 #include <pthread.h>
@@ -37,6 +38,7 @@ static void open_all(unsigned flags)
     TAKEN(kvcl_init(&init, &ctx));
     TAKEN(kvcl_comm_world(ctx, &world));
     TAKEN(kvcl_cache_create(ctx, "mine", &layout, &shared, &cache));
+    params.dir_entries = 4096;
     params.block_bytes = BLOCK;
     params.dram_bytes  = (uint64_t)BLOCKS * BLOCK;
     TAKEN(kvcl_store_open(world, &params, &store));
@@ -212,6 +214,145 @@ START_TEST(a_canceled_put_frees_the_blocks)
 }
 END_TEST
 
+/* ---- a pool that is full of other keys ---- */
+
+static kvcl_key_t old[BLOCKS];
+
+static void fill_pool(void)
+{
+    kvcl_req_h req;
+    uint32_t   i;
+
+    memcpy(old, keys, sizeof(old));
+    for (i = 0; i < BLOCKS; ++i) {
+        old[i].bytes[9] = 8;
+    }
+    TAKEN(kvcl_store_put(store, old, BLOCKS, cache, near_ids, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    ck_assert_uint_eq(blocks_in_pool(), BLOCKS);
+}
+
+/* How many of the old keys are there: listed, and in the pool. */
+static size_t count_old(void)
+{
+    kvcl_store_stats_t stats = {.size = sizeof(stats)};
+    uint8_t            present[BLOCKS];
+    kvcl_status_t      status[BLOCKS];
+    kvcl_req_h         req;
+    size_t             listed = 0, got = 0, i;
+
+    TAKEN(kvcl_store_exists(store, old, BLOCKS, present, NULL));
+    TAKEN(kvcl_store_get(store, old, BLOCKS, cache, far_ids, status, NULL, &req));
+    (void)!end_of(req);
+    for (i = 0; i < BLOCKS; ++i) {
+        listed += present[i];
+        got += (status[i] == KVCL_OK) ? 1 : 0;
+        ck_assert((status[i] == KVCL_OK) || (status[i] == KVCL_ERR_NOT_FOUND));
+    }
+    ck_assert_uint_eq(listed, got);
+    TAKEN(kvcl_store_stats(store, &stats));
+    ck_assert_uint_eq(stats.entries, stats.blocks); /* the home lists what there is, and nothing else */
+    return got;
+}
+
+static uint64_t count_evicted(void)
+{
+    kvcl_store_stats_t stats = {.size = sizeof(stats)};
+
+    TAKEN(kvcl_store_stats(store, &stats));
+    return stats.evicted;
+}
+
+START_TEST(a_put_evicts_nothing_inside_the_call)
+{
+    kvcl_req_h req;
+
+    fill_pool();
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_uint_eq(count_evicted(), 0);
+    ck_assert_uint_eq(blocks_in_pool(), BLOCKS);
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    ck_assert_uint_eq(count_evicted(), BLOCKS);
+    ck_assert_uint_eq(count_old(), 0);
+    ck_assert_uint_eq(count_present(), BLOCKS);
+    check_bytes(BLOCKS, 1);
+}
+END_TEST
+
+START_TEST(a_put_that_is_canceled_at_once_evicts_nothing)
+{
+    kvcl_req_h req;
+
+    fill_pool();
+    TAKEN(put(BLOCKS, NULL, &req));
+    kvcl_req_cancel(req);
+    ck_assert_int_eq(end_of(req), KVCL_ERR_CANCELED);
+    ck_assert_uint_eq(count_evicted(), 0);
+    ck_assert_uint_eq(count_old(), BLOCKS);
+    TAKEN(put(BLOCKS, NULL, &req)); /* the room is there again */
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    ck_assert_uint_eq(count_old(), 0);
+}
+END_TEST
+
+START_TEST(promised_room_is_promised_once)
+{
+    kvcl_req_h first, second, third;
+
+    fill_pool();
+    TAKEN(put(BLOCKS / 2, NULL, &first));
+    TAKEN(kvcl_store_put(store, keys + (BLOCKS / 2), BLOCKS / 2, cache, near_ids + (BLOCKS / 2), NULL, &second));
+    old[0].bytes[9] = 9;
+    ck_assert_int_eq(kvcl_store_put(store, old, 1, cache, near_ids, NULL, &third), KVCL_ERR_NO_SPACE);
+    ck_assert_msg(strstr(kvcl_last_error(), "for puts under way") != NULL, "%s", kvcl_last_error());
+    ck_assert_int_eq(kvcl_store_put(store, old, 2, cache, near_ids, NULL, &third), KVCL_ERR_NO_SPACE);
+    ck_assert_int_eq(end_of(second), KVCL_OK);
+    ck_assert_int_eq(end_of(first), KVCL_OK);
+    ck_assert_uint_eq(count_present(), BLOCKS);
+    check_bytes(BLOCKS, 1);
+    TAKEN(kvcl_store_put(store, old, 1, cache, near_ids, NULL, &third));
+    ck_assert_int_eq(end_of(third), KVCL_OK);
+}
+END_TEST
+
+START_TEST(blocks_pinned_after_the_call_are_not_evicted)
+{
+    uint8_t    copies[BLOCKS];
+    kvcl_req_h req, pins;
+
+    fill_pool();
+    TAKEN(put(BLOCKS, NULL, &req));
+    TAKEN(kvcl_store_pin_post(store, old, 2, 1, 60ull * SECOND, 0, copies, NULL, &pins));
+    ck_assert_int_eq(kvcl_req_test(pins), KVCL_OK); /* of this rank: it does not wait */
+    ck_assert_int_eq(end_of(req), KVCL_ERR_NO_SPACE);
+    ck_assert_msg(strstr(kvcl_last_error(), "blocks were pinned since; no block was put") != NULL, "%s",
+                  kvcl_last_error());
+    ck_assert_uint_eq(count_present(), 0);
+    ck_assert_uint_ge(count_old(), 2);
+    ck_assert_int_eq(put(BLOCKS, NULL, &req), KVCL_ERR_NO_SPACE);
+    TAKEN(put(BLOCKS - 2, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    ck_assert_uint_eq(count_old(), 2);
+    check_bytes(BLOCKS - 2, 1);
+}
+END_TEST
+
+START_TEST(a_tenant_stays_within_its_quota)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req;
+
+    params.tenant = 5;
+    TAKEN(kvcl_store_quota(store, 0, 5, (uint64_t)(BLOCKS / 2) * BLOCK, NULL));
+    ck_assert_int_eq(put(BLOCKS, &params, &req), KVCL_ERR_NO_SPACE);
+    TAKEN(put(BLOCKS / 2, &params, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    TAKEN(kvcl_store_put(store, keys + (BLOCKS / 2), BLOCKS / 2, cache, near_ids + (BLOCKS / 2), &params, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    ck_assert_uint_eq(count_present(), BLOCKS / 2);
+}
+END_TEST
+
 START_TEST(two_puts_of_the_same_keys_make_one_copy)
 {
     uint8_t            copies[BLOCKS / 2];
@@ -326,6 +467,11 @@ int main(void)
     tcase_add_test(idle, a_callback_is_called_after_the_copy);
     tcase_add_test(idle, a_deadline_frees_the_blocks);
     tcase_add_test(idle, a_canceled_put_frees_the_blocks);
+    tcase_add_test(idle, a_put_evicts_nothing_inside_the_call);
+    tcase_add_test(idle, a_put_that_is_canceled_at_once_evicts_nothing);
+    tcase_add_test(idle, promised_room_is_promised_once);
+    tcase_add_test(idle, blocks_pinned_after_the_call_are_not_evicted);
+    tcase_add_test(idle, a_tenant_stays_within_its_quota);
     tcase_add_test(idle, two_puts_of_the_same_keys_make_one_copy);
     tcase_add_test(idle, the_keys_are_copied);
     suite_add_tcase(suite, idle);

@@ -108,6 +108,11 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
 
 static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
 {
+    if ((status == KVCL_ERR_NO_SPACE) && (kvcl_container_of((kvcl_req_t *)req, kvcl_chain_t, req)->n == 0)) {
+        snprintf(buf, cap, "the pool had room for them when the call was made, but blocks were pinned since; no block "
+                 "was put: unpin or remove blocks, or open the store with more dram_bytes");
+        return true;
+    }
     if (status == KVCL_ERR_NO_SPACE) {
         snprintf(buf, cap, "the other ranks' pools have no room for more copies, or not this size of block; "
                  "params.copies has the number of each: unpin or remove blocks there");
@@ -140,11 +145,12 @@ static void on_listed(void *arg, kvcl_status_t status)
 static kvcl_chain_t *make(kvcl_owner_t *pool, size_t n, unsigned copies, const kvcl_xfer_params_t *p)
 {
     const size_t block  = sizeof(kvcl_store_rec_t) + (2 * sizeof(uint32_t)) + 1;
-    kvcl_chain_t *chain = calloc(1, sizeof(*chain) + (n * block) + pool->store->n_ranks);
+    kvcl_chain_t *chain = malloc(sizeof(*chain) + (n * block) + pool->store->n_ranks);
 
     if (chain == NULL) {
         return NULL;
     }
+    memset(chain, 0, sizeof(*chain)); /* set_blocks() writes the blocks, which may be many, after the call */
     kvcl_list_init(&chain->rpcs);
     chain->store      = pool->store;
     chain->pool       = pool;
@@ -156,6 +162,7 @@ static kvcl_chain_t *make(kvcl_owner_t *pool, size_t n, unsigned copies, const k
     chain->order      = chain->item + n;
     chain->made       = (uint8_t *)(chain->order + n);
     chain->tried      = chain->made + n;
+    memset(chain->tried, 0, pool->store->n_ranks);
     chain->user       = p->copies;
     chain->timeout_ns = p->timeout_ns;
     return chain;

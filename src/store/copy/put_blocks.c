@@ -1,9 +1,10 @@
 /*
  * Put: copies into this rank's pool, published; if more copies are wanted, copy/chain.c continues.
  *
- * Up to KVCL_INLINE_COPY bytes are copied inside the call, more by put_later.c. An upsert copies inside the call: it
- * puts all of its keys, and removes the blocks that the keys named before only after its own blocks are filled, so a
- * failure before that has changed nothing.
+ * Up to KVCL_INLINE_COPY bytes are copied inside the call, more by put_later.c: the call only looks for the keys and
+ * keeps room for the blocks, so it evicts none. An upsert copies inside the call: it puts all of its keys, and removes
+ * the blocks that the keys named before only after its own blocks are filled, so a failure before that has changed
+ * nothing.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -34,31 +35,57 @@ static void find_missing(kvcl_put_work_t *work)
 {
     kvcl_store_h      store = work->pool->store;
     kvcl_owner_node_t *node;
+    uint32_t          item;
     size_t            i;
 
     kvcl_assert_locked(store->ctx);
     work->n_todo = work->n_held = 0;
-    for (i = 0; work->instead && (i < work->n); ++i) {
-        work->todo[work->n_todo++] = (uint32_t)i;
-    }
-    for (i = work->instead ? 0 : work->n; i-- > 0;) {
-        node = kvcl_owner_find(store, &work->keys[i], work->pool);
-        if (node != NULL) {
-            kvcl_owner_touch(work->pool, kvcl_owner_slot(node));
-        }
-    }
-    for (i = 0; !work->instead && (i < work->n); ++i) {
-        node = kvcl_owner_find(store, &work->keys[i], work->pool);
+    for (i = work->n; i-- > 0;) {
+        node = work->instead ? NULL : kvcl_owner_find(store, &work->keys[i], work->pool);
         if (node == NULL) {
             work->todo[work->n_todo++] = (uint32_t)i;
-        } else if (lacks_copies(&work->pool->array[kvcl_owner_slot(node)], work->copies)) {
+            continue;
+        }
+        kvcl_owner_touch(work->pool, kvcl_owner_slot(node));
+        if (lacks_copies(&work->pool->array[kvcl_owner_slot(node)], work->copies)) {
             work->todo[work->n - ++work->n_held] = (uint32_t)i;
         }
     }
+    for (i = 0; i < work->n_todo / 2; ++i) { /* in the caller's order, which is that of a chain */
+        item                              = work->todo[i];
+        work->todo[i]                     = work->todo[work->n_todo - 1 - i];
+        work->todo[work->n_todo - 1 - i] = item;
+    }
 }
 
-/* No lock. Take pool blocks for the missing keys; with KVCL_PUT_WAIT wait until there is room. */
-static kvcl_status_t take_room(kvcl_put_work_t *work, const kvcl_xfer_params_t *p)
+/* A caller who waits for nothing cannot know when its bytes may change. */
+static bool is_later(const kvcl_put_work_t *work, const kvcl_xfer_params_t *p, const kvcl_req_h *req_p)
+{
+    return !work->instead && ((p->cb != NULL) || (req_p != NULL)) &&
+           (work->n_todo * kvcl_owner_bytes(work->pool) > work->pool->store->ctx->config.inline_copy);
+}
+
+/* Lock held. Take pool blocks for the missing keys or, if they are to be filled later, have them promised. */
+static kvcl_status_t take_blocks(kvcl_put_work_t *work, bool later)
+{
+    kvcl_status_t status = KVCL_OK;
+
+    kvcl_assert_locked(work->pool->store->ctx);
+    work->n_taken = 0;
+    if (later && kvcl_owner_promise(work->pool, work->tenant, work->n_todo)) {
+        return KVCL_OK;
+    }
+    status = kvcl_owner_reserve(work->pool->store, work->n_todo);
+    if (status == KVCL_OK) {
+        status = kvcl_owner_take_for(work->pool, work->tenant, work->n_todo, work->slots);
+    }
+    work->n_taken = work->n_todo;
+    return status;
+}
+
+/* No lock. Find the missing keys, and room for them; with KVCL_PUT_WAIT wait until there is some. */
+static kvcl_status_t take_room(kvcl_put_work_t *work, const kvcl_xfer_params_t *p, const kvcl_req_h *req_p,
+                               bool *later_p)
 {
     kvcl_store_h  store    = work->pool->store;
     uint64_t      deadline = kvcl_deadline_add(work->timing.begun_ns, kvcl_timeout(store->ctx, p->timeout_ns));
@@ -68,11 +95,9 @@ static kvcl_status_t take_room(kvcl_put_work_t *work, const kvcl_xfer_params_t *
     do {
         kvcl_lock(store->ctx);
         find_missing(work);
-        seen   = store->n_freed;
-        status = kvcl_owner_reserve(store, work->n_todo);
-        if (status == KVCL_OK) {
-            status = kvcl_owner_take_for(work->pool, work->tenant, work->n_todo, work->slots);
-        }
+        seen     = store->n_freed;
+        *later_p = is_later(work, p, req_p);
+        status   = take_blocks(work, *later_p);
         if ((status == KVCL_OK) && (p->copies != NULL)) {
             kvcl_put_count(work, p->copies);
         }
@@ -80,13 +105,6 @@ static kvcl_status_t take_room(kvcl_put_work_t *work, const kvcl_xfer_params_t *
     } while ((status == KVCL_ERR_NO_SPACE) && (p->flags & KVCL_PUT_WAIT) &&
              (work->n_todo <= kvcl_owner_most(work->pool)) && kvcl_store_wait_room(store, seen, deadline));
     return status;
-}
-
-/* A caller who waits for nothing cannot know when its bytes may change. */
-static bool is_later(const kvcl_put_work_t *work, const kvcl_xfer_params_t *p, const kvcl_req_h *req_p)
-{
-    return !work->instead && ((p->cb != NULL) || (req_p != NULL)) &&
-           (work->n_todo * kvcl_owner_bytes(work->pool) > work->pool->store->ctx->config.inline_copy);
 }
 
 /* No lock. Fill and publish the blocks. */
@@ -116,18 +134,18 @@ static kvcl_status_t put_blocks(kvcl_put_work_t *work, const kvcl_xfer_params_t 
     kvcl_xfer_params_t p = *params;
     kvcl_status_t      status;
     kvcl_put_out_t     out;
+    bool               later;
     size_t             i;
 
     for (i = 0; (p.status != NULL) && (i < work->n); ++i) {
         p.status[i] = KVCL_OK;
     }
     p.status = NULL; /* a publish would set those of todo[] */
-    status   = take_room(work, &p);
+    status   = take_room(work, &p, req_p, &later);
     if (status != KVCL_OK) {
         return status;
     }
-    kvcl_put_prepare(work);
-    if (is_later(work, &p, req_p)) {
+    if (later) {
         return kvcl_put_later(work, &p, req_p);
     }
     status = fill(work, &out, p.copies);
@@ -187,6 +205,19 @@ static kvcl_status_t put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t 
     return (status == KVCL_OK) ? kvcl_put_far(store, keys, n, cache, ids, p, instead, call, req_p) : status;
 }
 
+/* False: no memory. */
+static bool make_arrays(kvcl_put_work_t *work)
+{
+    const size_t room = work->n + 1;
+
+    work->arrays = malloc(room * (sizeof(*work->recs) + (3 * sizeof(uint32_t))));
+    work->recs   = work->arrays;
+    work->todo   = (uint32_t *)(void *)(work->recs + room);
+    work->from   = work->todo + room;
+    work->slots  = work->from + room;
+    return work->arrays != NULL;
+}
+
 static kvcl_status_t put_keys(kvcl_store_h store, const kvcl_store_tenant_t *tenant, const kvcl_key_t *keys, size_t n,
                               kvcl_cache_h cache, const uint32_t *ids, const kvcl_xfer_params_t *params, bool instead,
                               kvcl_req_h *req_p)
@@ -197,7 +228,6 @@ static kvcl_status_t put_keys(kvcl_store_h store, const kvcl_store_tenant_t *ten
     kvcl_call_id_t     which  = instead ? KVCL_CALL_STORE_UPSERT : KVCL_CALL_STORE_PUT;
     const char         *call  = kvcl_call_name(which);
     kvcl_status_t      status = put_check(store, keys, n, cache, ids, params, which, &p);
-    void               *mem;
 
     status = (status == KVCL_OK) ? kvcl_tenant_number(tenant, &p.tenant, call) : status;
     if (status != KVCL_OK) {
@@ -206,11 +236,9 @@ static kvcl_status_t put_keys(kvcl_store_h store, const kvcl_store_tenant_t *ten
     if (kvcl_put_is_far(store, cache->shape.block_bytes, &p)) {
         return put_far(store, keys, n, cache, ids, &p, instead, call, req_p);
     }
-    mem = calloc(1, kvcl_put_arrays(n));
-    if (mem == NULL) {
+    if (!make_arrays(&work)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu blocks", call, n);
     }
-    kvcl_put_set_arrays(&work, mem);
     work.tenant = p.tenant;
     work.pool   = kvcl_pool_for(store, cache->shape.block_bytes);
     work.copies = (unsigned)((p.replicas != 0) ? p.replicas : store->replicas);
@@ -221,7 +249,7 @@ static kvcl_status_t put_keys(kvcl_store_h store, const kvcl_store_tenant_t *ten
             kvcl_store_release(store);
         }
     }
-    free(mem);
+    free(work.arrays);
     if (status == KVCL_ERR_NO_SPACE) {
         return kvcl_fail(status, "%s: %s; unpin or remove blocks, wait for room with KVCL_PUT_WAIT, or open the store "
                          "with more dram_bytes", call, kvcl_last_error());

@@ -6,6 +6,7 @@
 #include "config.h"
 #include "store/admin/ops.h"
 #include "store/copy/put_work.h"
+#include "store/pool/blocks.h"
 #include "store/pool/publish_own.h"
 #include "store/pool/room.h"
 #include "weave/bulk.h"
@@ -15,31 +16,14 @@
 
 enum { PIECE = 64 };
 
-void kvcl_put_set_arrays(kvcl_put_work_t *work, void *mem)
-{
-    work->recs  = mem;
-    work->todo  = (uint32_t *)(void *)(work->recs + work->n + 1);
-    work->from  = work->todo + work->n + 1;
-    work->slots = work->from + work->n + 1;
-}
-
-void kvcl_put_prepare(kvcl_put_work_t *work)
-{
-    size_t i;
-
-    for (i = 0; i < work->n_todo; ++i) {
-        work->from[i]     = work->ids[work->todo[i]];
-        work->recs[i].key = work->keys[work->todo[i]];
-    }
-}
-
 /* The item of a block that the pool had before. */
 static uint32_t held_item(const kvcl_put_work_t *work, size_t i)
 {
     return work->todo[work->n - 1 - i];
 }
 
-/* Copy the bytes of at most PIECE blocks, in canonical order, and compute their checksums. */
+/* Copy the bytes of at most PIECE blocks, in canonical order, and compute their checksums. Their part of recs and from
+ * is written here, not in the call, which touches little memory. */
 static kvcl_status_t copy_piece(kvcl_put_work_t *work, size_t at, size_t n, kvcl_bulk_how_t *how)
 {
     uint64_t      sums[PIECE];
@@ -52,6 +36,10 @@ static kvcl_status_t copy_piece(kvcl_put_work_t *work, size_t at, size_t n, kvcl
     kvcl_status_t status;
     size_t        i;
 
+    for (i = at; i < at + n; ++i) {
+        work->from[i] = work->ids[work->todo[i]];
+        work->recs[i] = (kvcl_store_rec_t){.key = work->keys[work->todo[i]]};
+    }
     status = (*how == KVCL_BULK_LARGE) ? kvcl_side_copy_sums_large(&dst, &src, summed ? sums : NULL)
                                        : kvcl_side_copy_sums(&dst, &src, summed ? sums : NULL);
     *how   = kvcl_bulk_part_end(*how, n * kvcl_owner_bytes(work->pool), begun);
@@ -149,10 +137,11 @@ void kvcl_put_abort(const kvcl_put_work_t *work)
     size_t       i;
 
     kvcl_assert_locked(store->ctx);
-    for (i = 0; i < work->n_todo; ++i) {
+    for (i = 0; i < work->n_taken; ++i) {
         (void)!kvcl_slots_abort(&work->pool->slots, work->slots[i]);
         kvcl_store_freed(store);
     }
+    kvcl_owner_unpromise(work->pool, work->n_todo - work->n_taken);
 }
 
 void kvcl_put_count(const kvcl_put_work_t *work, uint8_t *copies)

@@ -1,21 +1,23 @@
 /*
- * Large puts: the call has taken the pool blocks and returned; a copy job (xfer/copy.h) fills them, so every idle
- * thread of the context copies a part. Then the blocks are published, listed, and copied by other ranks (chain.h), all
- * as one request.
+ * Large puts: the call has found room in the pool and returned; a copy job (xfer/copy.h) takes the blocks, evicting
+ * others, and fills them, so every idle thread of the context copies a part. Then the blocks are published, listed, and
+ * copied by other ranks (chain.h), all as one request.
  *
- * Owns: the taken blocks until they are published or free again, and copies of the caller's keys and ids. Invariant: a
- * put that is stopped reads no byte of the caller's cache once its request has completed. Locks: the engine lock,
- * dropped while a slice is copied.
+ * Owns: the promised and the taken blocks until they are published or free again, the arrays of the put, and copies of
+ * the caller's keys and ids. Invariant: a put that is stopped reads no byte of the caller's cache once its request has
+ * completed. Locks: the engine lock, dropped while a slice is copied.
  */
 #include "config.h"
 #include "base/error.h"
 #include "store/copy/chain.h"
 #include "store/copy/put_work.h"
-#include "weave/pieces.h"
+#include "store/pool/blocks.h"
 #include "xfer/copy.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { TAKE = 64 }; /* at least so many blocks are taken at a time: their homes are notified of evicted ones together */
 
 /* Its position is a number of blocks. */
 typedef struct later {
@@ -28,9 +30,35 @@ typedef struct later {
     uint32_t          *ids;
 } later_t;
 
+/* Lock held. Take blocks until `to` of them are taken. */
+static kvcl_status_t take(kvcl_put_work_t *work, size_t to)
+{
+    size_t        left = work->n_todo - work->n_taken, n;
+    kvcl_status_t status;
+
+    kvcl_assert_locked(work->pool->store->ctx);
+    to = (to < work->n_todo) ? to : work->n_todo;
+    if (to <= work->n_taken) {
+        return KVCL_OK;
+    }
+    n      = (left < TAKE) ? left : TAKE;
+    n      = (to - work->n_taken > n) ? to - work->n_taken : n;
+    status = kvcl_owner_take_promised(work->pool, work->tenant, work->n_todo, n, work->slots + work->n_taken);
+    work->n_taken += (status == KVCL_OK) ? n : 0;
+    return status;
+}
+
+/* No lock. */
 static kvcl_status_t copy_slice(kvcl_copy_t *copy, uint64_t from, uint64_t to)
 {
-    return kvcl_put_fill(&kvcl_container_of(copy, later_t, copy)->work, (size_t)from, (size_t)to);
+    kvcl_put_work_t *work = &kvcl_container_of(copy, later_t, copy)->work;
+    kvcl_context_h  ctx   = work->pool->store->ctx;
+    kvcl_status_t   status;
+
+    kvcl_relock(ctx);
+    status = take(work, (size_t)to);
+    kvcl_unlock_quietly(ctx);
+    return (status == KVCL_OK) ? kvcl_put_fill(work, (size_t)from, (size_t)to) : status;
 }
 
 static void on_copied(kvcl_copy_t *copy, kvcl_status_t status)
@@ -42,6 +70,9 @@ static void on_copied(kvcl_copy_t *copy, kvcl_status_t status)
     if ((status == KVCL_OK) && later->work.pool->store->closing) {
         status = KVCL_ERR_SHUTDOWN;
     }
+    if (status == KVCL_OK) {
+        status = kvcl_owner_reserve(later->work.pool->store, later->work.n_todo);
+    }
     if (status != KVCL_OK) {
         kvcl_put_abort(&later->work);
     } else {
@@ -51,6 +82,7 @@ static void on_copied(kvcl_copy_t *copy, kvcl_status_t status)
         }
     }
     kvcl_chain_filled(later->chain, out.recs, out.items, out.n, status);
+    free(later->work.arrays);
     free(later);
 }
 
@@ -59,28 +91,25 @@ static void stop(kvcl_chain_fill_t *fill, kvcl_status_t status)
     kvcl_copy_stop(&kvcl_container_of(fill, later_t, fill)->copy, status);
 }
 
-/* The arrays follow, all in one allocation: those of work, the keys, the ids. */
+/* The keys and the ids follow, all in one allocation. */
 static later_t *make(const kvcl_put_work_t *work)
 {
-    later_t *later = malloc(sizeof(*later) + kvcl_put_arrays(work->n) +
-                            (work->n * (sizeof(kvcl_key_t) + sizeof(uint32_t))));
+    later_t *later = malloc(sizeof(*later) + (work->n * (sizeof(kvcl_key_t) + sizeof(uint32_t))));
 
     if (later == NULL) {
         return NULL;
     }
     *later      = (later_t){.work = *work, .copy.part = copy_slice, .copy.done = on_copied, .fill.stop = stop};
-    later->keys = (kvcl_key_t *)(void *)((char *)(later + 1) + kvcl_put_arrays(work->n));
+    later->keys = (kvcl_key_t *)(void *)(later + 1);
     later->ids  = (uint32_t *)(void *)(later->keys + work->n);
-    kvcl_copy_bytes(later + 1, work->recs, kvcl_put_arrays(work->n)); /* the arrays begin with recs */
     memcpy(later->keys, work->keys, work->n * sizeof(*later->keys));
     memcpy(later->ids, work->ids, work->n * sizeof(*later->ids));
-    kvcl_put_set_arrays(&later->work, later + 1);
     later->work.keys = later->keys;
     later->work.ids  = later->ids;
     return later;
 }
 
-kvcl_status_t kvcl_put_later(const kvcl_put_work_t *work, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+kvcl_status_t kvcl_put_later(kvcl_put_work_t *work, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_context_h ctx    = work->pool->store->ctx;
     later_t        *later = make(work);
@@ -97,6 +126,7 @@ kvcl_status_t kvcl_put_later(const kvcl_put_work_t *work, const kvcl_xfer_params
         free(later);
         return kvcl_fail(status, "kvcl_store_put: no memory for %zu blocks", work->n);
     }
+    work->arrays      = NULL;
     later->copies     = p->copies;
     later->copy.slice = kvcl_copy_slice_blocks(kvcl_owner_bytes(work->pool));
     kvcl_copy_start(ctx, &later->copy, 0, work->n_todo + work->n_held);

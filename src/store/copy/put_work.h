@@ -1,6 +1,6 @@
 /*
  * A put into this rank's pool, step by step: its pool blocks are taken (put_blocks.c), filled and published
- * (put_fill.c), then listed and copied (chain.h). put_later.c fills them after the call has returned.
+ * (put_fill.c), then listed and copied (chain.h). put_later.c takes and fills them after the call has returned.
  */
 #ifndef KVCL_STORE_COPY_PUT_WORK_H
 #define KVCL_STORE_COPY_PUT_WORK_H
@@ -8,7 +8,8 @@
 #include "store/pool/pool.h"
 #include <kvcl/kvcl_xfer.h>
 
-/* The caller's blocks are items, by their index. All arrays have room for n. */
+/* The caller's blocks are items, by their index. All arrays have room for n, and are written as far as the steps have
+ * come. */
 typedef struct kvcl_put_work {
     kvcl_owner_t     *pool;   /* the class for blocks of this size */
     kvcl_cache_h     cache;
@@ -20,10 +21,12 @@ typedef struct kvcl_put_work {
     bool             instead; /* an upsert */
     kvcl_timing_t    timing;
     uint32_t         *todo;   /* n_todo items that the pool lacks; from the end on, n_held with too few copies */
-    uint32_t         *slots;  /* n_todo: the pool blocks taken for them, FILLING */
+    uint32_t         *slots;  /* n_taken: the pool blocks taken for them, FILLING */
     uint32_t         *from;   /* n_todo: their blocks in the cache; once published, the items of recs */
     kvcl_store_rec_t *recs;   /* n_todo, then n_held */
     size_t           n_todo, n_held;
+    size_t           n_taken; /* the rest of n_todo is promised (pool/blocks.h) */
+    void             *arrays; /* the memory of the arrays */
 } kvcl_put_work_t;
 
 /* The blocks to be listed. */
@@ -38,9 +41,7 @@ static inline bool kvcl_put_is_summed(const kvcl_put_work_t *work)
     return !(work->pool->store->flags & KVCL_STORE_NO_CHECKSUM);
 }
 
-/** Before the steps below: once the blocks are taken. */
-void kvcl_put_prepare(kvcl_put_work_t *work);
-/** No lock; several threads may each have a part. Fills blocks [from, to) of n_todo + n_held. */
+/** No lock; several threads may each have a part. Fills blocks [from, to) of n_todo + n_held, which are taken. */
 kvcl_status_t kvcl_put_fill(kvcl_put_work_t *work, size_t from, size_t to) KVCL_MUST_CHECK;
 /** Lock held, after all are filled. *out has the blocks to be listed. */
 void kvcl_put_publish(kvcl_put_work_t *work, kvcl_put_out_t *out);
@@ -49,15 +50,8 @@ void kvcl_put_abort(const kvcl_put_work_t *work);
 /** Lock held. The number of copies known here for each key. */
 void kvcl_put_count(const kvcl_put_work_t *work, uint8_t *copies);
 
-/** No lock. The rest of a put whose blocks are taken, as a request that fills them first. Takes no memory of work. */
-kvcl_status_t kvcl_put_later(const kvcl_put_work_t *work, const kvcl_xfer_params_t *p,
-                             kvcl_req_h *req_p) KVCL_MUST_CHECK;
-/** The bytes of its arrays for n blocks. */
-static inline size_t kvcl_put_arrays(size_t n)
-{
-    return (n + 1) * (sizeof(kvcl_store_rec_t) + (3 * sizeof(uint32_t)));
-}
-/** Points its arrays into mem, of that many bytes. */
-void kvcl_put_set_arrays(kvcl_put_work_t *work, void *mem);
+/** No lock. The rest of a put whose blocks are taken or promised, as a request that takes and fills them first. On
+ * success the arrays are the request's, and work has none. */
+kvcl_status_t kvcl_put_later(kvcl_put_work_t *work, const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 #endif

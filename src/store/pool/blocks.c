@@ -110,9 +110,12 @@ uint64_t kvcl_owner_most(const kvcl_owner_t *owner)
     return (owner->slabs != NULL) ? kvcl_slabs_most(owner->slabs, owner->cls) : owner->slots.n;
 }
 
+/* Blocks that are free or can be evicted, and are not promised. */
 static size_t spare(const kvcl_owner_t *owner)
 {
-    return (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
+    size_t n = (size_t)owner->slots.n_free + kvcl_evict_count(&owner->evict) - owner->pinned;
+
+    return (n > owner->promised) ? n - owner->promised : 0;
 }
 
 /* Lock held. Takes over slabs of other classes, then drops soft pins, until n slots are free or can be evicted. Changes
@@ -129,9 +132,10 @@ static void find_room(kvcl_owner_t *owner, size_t n)
     }
 }
 
-kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids)
+/* Takes n blocks for a tenant whose quota must have room for `all`. */
+static kvcl_status_t take(kvcl_owner_t *owner, uint64_t tenant, size_t all, size_t n, uint32_t *ids)
 {
-    uint64_t      over   = kvcl_tenants_over(owner->tenants, tenant, n * kvcl_owner_bytes(owner));
+    uint64_t      over   = kvcl_tenants_over(owner->tenants, tenant, all * kvcl_owner_bytes(owner));
     kvcl_status_t status = KVCL_OK;
     size_t        i;
 
@@ -145,12 +149,13 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
     }
     if (n > spare(owner)) {
         return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of cache \"%s\" requested, but %u are free and %u can be "
-                         "evicted: unpin or free some", n, owner->cache->name, owner->slots.n_free,
-                         kvcl_evict_count(&owner->evict) - owner->pinned);
+                         "evicted%s: unpin or free some", n, owner->cache->name, owner->slots.n_free,
+                         kvcl_evict_count(&owner->evict) - owner->pinned,
+                         (owner->promised != 0) ? ", in part for puts under way" : "");
     }
     if (over == KVCL_TENANT_NEVER) {
         return kvcl_fail(KVCL_ERR_NO_SPACE, "%zu blocks of %llu bytes exceed the quota of tenant %llu: raise it with "
-                         "kvcl_store_quota, or request fewer", n, (unsigned long long)kvcl_owner_bytes(owner),
+                         "kvcl_store_quota, or request fewer", all, (unsigned long long)kvcl_owner_bytes(owner),
                          (unsigned long long)tenant);
     }
     if (((owner->slots.n_free < n) || (over != 0)) && !make_room(owner, tenant, over, n)) {
@@ -162,6 +167,39 @@ kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n
     }
     owner->store->notify->taken(owner);
     return status;
+}
+
+kvcl_status_t kvcl_owner_take_for(kvcl_owner_t *owner, uint64_t tenant, size_t n, uint32_t *ids)
+{
+    return take(owner, tenant, n, n, ids);
+}
+
+/* ---- promises ---- */
+
+bool kvcl_owner_promise(kvcl_owner_t *owner, uint64_t tenant, size_t n)
+{
+    kvcl_pins_expire(owner, (owner->held.n != 0) ? kvcl_now_ns() : 0);
+    if ((n > spare(owner)) || (kvcl_tenants_over(owner->tenants, tenant, n * kvcl_owner_bytes(owner)) != 0)) {
+        return false;
+    }
+    owner->promised += n;
+    return true;
+}
+
+kvcl_status_t kvcl_owner_take_promised(kvcl_owner_t *owner, uint64_t tenant, size_t all, size_t n, uint32_t *ids)
+{
+    kvcl_status_t status;
+
+    owner->promised -= n;
+    status = take(owner, tenant, all, n, ids);
+    owner->promised += (status == KVCL_OK) ? 0 : n;
+    return status;
+}
+
+void kvcl_owner_unpromise(kvcl_owner_t *owner, size_t n)
+{
+    owner->promised -= n;
+    kvcl_store_freed(owner->store);
 }
 
 static kvcl_status_t own_cache(kvcl_store_h store, const void *ids, size_t n, const char *call)
@@ -239,6 +277,10 @@ static kvcl_status_t free_one(kvcl_owner_t *owner, uint64_t tenant, uint32_t slo
         !kvcl_owner_allows(owner, slot, tenant)) {
         return KVCL_ERR_ACCESS;
     }
+    if ((slot < owner->slots.n) && (owner->array[slot].state == KVCL_SLOT_FILLING) &&
+        (owner->array[slot].note & KVCL_NOTE_TAKEN)) {
+        return KVCL_ERR_BUSY;
+    }
     return kvcl_slots_abort(&owner->slots, slot);
 }
 
@@ -262,7 +304,7 @@ static kvcl_status_t free_blocks(kvcl_store_h store, uint64_t tenant, const uint
         status = kvcl_fail(status, "kvcl_store_free: block %u (number %zu of %zu) %s", ids[i - 1], i - 1, n,
                            (status == KVCL_ERR_ACCESS)
                                ? "was not allocated by this tenant's handle: free it by the handle that allocated it"
-                               : "is free or published: withdraw a published block first");
+                               : "is free or published, or being put: withdraw a published block first");
     }
     kvcl_unlock_quietly(store->ctx);
     return status;

@@ -26,8 +26,8 @@ typedef struct kvcl_owner_node {
 } kvcl_owner_node_t;
 
 /* A slot's note: the number of copies known (0: this one only), whether its bytes were found corrupt (it stays only
- * because it is pinned), and whether a home lists it. */
-enum { KVCL_NOTE_COPIES = 0x0f, KVCL_NOTE_CORRUPT = 0x40, KVCL_NOTE_LISTED = 0x80 };
+ * because it is pinned), and whether a home lists it. While FILLING: whether a call that publishes it has taken it. */
+enum { KVCL_NOTE_COPIES = 0x0f, KVCL_NOTE_TAKEN = 0x20, KVCL_NOTE_CORRUPT = 0x40, KVCL_NOTE_LISTED = 0x80 };
 
 typedef struct kvcl_owner {
     kvcl_cache_user_t user;      /* the cache's link to its owner */
@@ -43,6 +43,7 @@ typedef struct kvcl_owner {
     void              *evict_mem;
     uint32_t          *pins;     /* managed: pins of each slot, set by kvcl_owner_pin */
     uint32_t          pinned;    /* slots with pins */
+    size_t            promised;  /* managed: blocks that puts have been promised, and have not taken yet (blocks.h) */
     uint64_t          *takers;   /* managed, not a pool's: the tenant by whose handle each block was allocated, or 0 */
     struct kvcl_pool  *pool;     /* the pool of which this is a class, or NULL */
     unsigned          cls;       /* number of the class */

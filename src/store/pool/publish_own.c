@@ -3,6 +3,7 @@
  *
  * The slots are taken under the engine lock and the checksums computed without it. Then all slots become PUBLISHED, or
  * none, and the homes are notified (publish.c). The engine may write a block again when kvcl_store_withdraw returns.
+ * Puts into other ranks' pools take and show blocks in the same way, without listing them (copy/put_far.c).
  *
  * Owns nothing. No lock, except where marked.
  */
@@ -35,68 +36,110 @@ static kvcl_slot_state_t idle_state(const kvcl_owner_t *owner)
     return owner->managed ? KVCL_SLOT_FILLING : KVCL_SLOT_FREE;
 }
 
-/* Lock held. All n become FILLING, or none. tenant: 0, or all of them were allocated by its handle. */
-static kvcl_status_t take_slots(kvcl_owner_t *owner, const uint32_t *ids, size_t n, uint64_t tenant, const char *name)
+/* A taken block is FILLING, and its note says TAKEN, by which one that is only allocated differs. */
+static void untake(kvcl_owner_t *owner, uint32_t slot)
 {
-    kvcl_status_t status = KVCL_OK;
-    unsigned      state;
-    size_t        i;
+    owner->array[slot].note &= (uint8_t)~KVCL_NOTE_TAKEN;
+    if (!owner->managed) {
+        (void)!kvcl_slots_abort(&owner->slots, slot);
+    }
+}
+
+static kvcl_status_t take_slot(kvcl_owner_t *owner, uint32_t slot, uint64_t tenant, const char *name)
+{
+    const kvcl_slot_t *at = &owner->array[slot];
+
+    if ((at->state == KVCL_SLOT_FREE) && owner->managed) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: block %u was not allocated: allocate it with kvcl_store_alloc() "
+                         "first", name, slot);
+    }
+    if ((at->state != (unsigned)idle_state(owner)) || (owner->managed && (at->note & KVCL_NOTE_TAKEN))) {
+        return kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already, or being put", name, slot);
+    }
+    if (!kvcl_owner_allows(owner, slot, tenant)) {
+        return kvcl_fail(KVCL_ERR_ACCESS, "%s: block %u was not allocated by the handle of tenant %llu: publish it by "
+                         "the handle that allocated it", name, slot, (unsigned long long)tenant);
+    }
+    if (!owner->managed) {
+        (void)!kvcl_slots_take(&owner->slots, slot);
+    }
+    owner->array[slot].note |= KVCL_NOTE_TAKEN;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_own_take(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n, uint64_t tenant,
+                            const char *name, kvcl_owner_t **owner_p)
+{
+    kvcl_status_t status;
+    size_t        i = 0;
+
+    kvcl_lock(store->ctx);
+    status = kvcl_owner_attach(store, cache, (store->own != NULL) && (store->own->cache == cache), KVCL_DIR_TIER_CACHE,
+                               owner_p);
+    while ((status == KVCL_OK) && (i < n)) {
+        status = take_slot(*owner_p, ids[i], tenant, name);
+        i += (status == KVCL_OK) ? 1 : 0;
+    }
+    while ((status != KVCL_OK) && (i-- > 0)) {
+        untake(*owner_p, ids[i]);
+    }
+    kvcl_unlock_quietly(store->ctx);
+    return status;
+}
+
+/* A published block is only taken again. */
+static void retake(kvcl_owner_t *owner, kvcl_store_rec_t *rec)
+{
+    kvcl_store_rec_t withdrawn;
+
+    (void)!kvcl_owner_withdraw(owner, rec->loc.slot, KVCL_SLOT_FILLING, &withdrawn);
+    owner->array[rec->loc.slot].note |= KVCL_NOTE_TAKEN;
+    rec->loc.gen = 0;
+}
+
+/* Lock held. A block without its tenant's number could not be withdrawn by the tenant, which then changes bytes that
+ * are published. */
+static kvcl_status_t publish_slot(kvcl_owner_t *owner, kvcl_store_rec_t *rec, uint64_t tenant)
+{
+    bool          summed = !(owner->store->flags & KVCL_STORE_NO_CHECKSUM);
+    kvcl_status_t status;
 
     kvcl_assert_locked(owner->store->ctx);
-    for (i = 0; i < n; ++i) {
-        state = owner->array[ids[i]].state;
-        if (state != (unsigned)idle_state(owner)) {
-            status = (state == KVCL_SLOT_FREE)
-                         ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: block %u was not allocated: allocate it with "
-                                     "kvcl_store_alloc() first", name, ids[i])
-                         : kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already, or being put", name, ids[i]);
-            break;
-        }
-        if (!kvcl_owner_allows(owner, ids[i], tenant)) {
-            return kvcl_fail(KVCL_ERR_ACCESS, "%s: block %u was not allocated by the handle of tenant %llu: publish it "
-                             "by the handle that allocated it", name, ids[i], (unsigned long long)tenant);
-        }
-        if (!owner->managed) {
-            status = kvcl_slots_take(&owner->slots, ids[i]);
-        }
-    }
-    while ((status != KVCL_OK) && !owner->managed && (i-- > 0)) {
-        (void)!kvcl_slots_abort(&owner->slots, ids[i]);
+    status = kvcl_owner_publish(owner, rec->loc.slot, &rec->key, rec->loc.checksum, summed, 1, tenant, &rec->loc);
+    if ((status == KVCL_OK) && (tenant != 0) && (kvcl_owner_tenant(owner, rec->loc.slot) != tenant)) {
+        retake(owner, rec);
+        status = KVCL_ERR_NO_MEMORY;
     }
     return status;
 }
 
-/* Lock held. All n become PUBLISHED, the end of the chain first (policy/evict.h), or none. A block without its tenant's
- * number could not be withdrawn by the tenant, which then changes bytes that are published. */
-static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *ids, size_t n,
+static uint32_t item(const uint32_t *order, size_t i)
+{
+    return (order != NULL) ? order[i] : (uint32_t)i;
+}
+
+/* Lock held. n taken blocks become PUBLISHED, the end of the chain first (policy/evict.h). On an error all of them are
+ * only taken. */
+static kvcl_status_t publish_slots(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *order, size_t n,
                                    uint64_t tenant, const char *name)
 {
     kvcl_status_t    status = KVCL_OK;
-    kvcl_store_rec_t withdrawn;
-    uint64_t         sum;
-    size_t           i = n, j;
+    kvcl_store_rec_t *rec   = NULL;
+    size_t           i      = n;
 
     kvcl_assert_locked(owner->store->ctx);
     while ((status == KVCL_OK) && (i-- > 0)) {
-        sum    = recs[i].loc.checksum;
-        status = kvcl_owner_publish(owner, ids[i], &recs[i].key, sum, !(owner->store->flags & KVCL_STORE_NO_CHECKSUM),
-                                    1, tenant, &recs[i].loc);
-        if ((status == KVCL_OK) && (tenant != 0) && (kvcl_owner_tenant(owner, ids[i]) != tenant)) {
-            (void)!kvcl_owner_withdraw(owner, ids[i], idle_state(owner), &withdrawn);
-            status = KVCL_ERR_NO_MEMORY;
-        }
+        rec    = &recs[item(order, i)];
+        status = publish_slot(owner, rec, tenant);
     }
     if (status == KVCL_OK) {
         return KVCL_OK;
     }
     status = (status == KVCL_ERR_NO_MEMORY)
                  ? kvcl_fail(status, "%s: no memory for the number of tenant %llu", name, (unsigned long long)tenant)
-                 : kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already", name, ids[i]);
-    for (j = i + 1; j < n; ++j) {
-        (void)!kvcl_owner_withdraw(owner, ids[j], idle_state(owner), &withdrawn);
-    }
-    for (j = 0; !owner->managed && (j <= i); ++j) {
-        (void)!kvcl_slots_abort(&owner->slots, ids[j]);
+                 : kvcl_fail(KVCL_ERR_BUSY, "%s: block %u is published already", name, rec->loc.slot);
+    while (++i < n) {
+        retake(owner, &recs[item(order, i)]);
     }
     return status;
 }
@@ -115,63 +158,57 @@ static void unpublish_slots(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, s
     kvcl_unlock(owner->store->ctx);
 }
 
-/* No lock. Takes the slots, computes the checksums and makes the slots PUBLISHED, without notifying the homes. quiet:
- * followers get no event, and the blocks are pinned. */
-static kvcl_status_t publish_here(kvcl_store_h store, kvcl_store_rec_t *recs, size_t n, kvcl_cache_h cache,
-                                  const uint32_t *ids, uint64_t tenant, bool quiet, const char *name,
-                                  kvcl_owner_t **owner_p)
+/* No lock. Publishes taken blocks without notifying the homes. On an error they are the caller's again. */
+static kvcl_status_t publish_here(kvcl_owner_t *owner, kvcl_store_rec_t *recs, size_t n, uint64_t tenant)
 {
-    kvcl_owner_t  *owner = NULL;
+    kvcl_store_h  store = owner->store;
     kvcl_status_t status;
     size_t        i;
 
-    kvcl_lock(store->ctx);
-    status = kvcl_owner_attach(store, cache, (store->own != NULL) && (store->own->cache == cache), KVCL_DIR_TIER_CACHE,
-                               &owner);
-    if (status == KVCL_OK) {
-        status = take_slots(owner, ids, n, tenant, name);
-    }
-    kvcl_unlock_quietly(store->ctx);
-    if (status != KVCL_OK) {
-        return status;
-    }
     for (i = 0; !(store->flags & KVCL_STORE_NO_CHECKSUM) && (i < n); ++i) {
-        recs[i].loc.checksum = kvcl_store_block_sum(cache, ids[i]);
+        recs[i].loc.checksum = kvcl_store_block_sum(owner->cache, recs[i].loc.slot);
     }
     kvcl_lock(store->ctx);
     status = kvcl_owner_reserve(store, n);
     if (status == KVCL_OK) {
-        owner->quiet = quiet;
-        status       = publish_slots(owner, recs, ids, n, tenant, name);
-        owner->quiet = false;
-        for (i = 0; quiet && (status == KVCL_OK) && (i < n); ++i) {
-            kvcl_owner_pin(owner, ids[i]);
-        }
-    } else {
-        for (i = 0; !owner->managed && (i < n); ++i) {
-            (void)!kvcl_slots_abort(&owner->slots, ids[i]);
-        }
+        status = publish_slots(owner, recs, NULL, n, tenant, "kvcl_store_publish");
+    }
+    for (i = 0; (status != KVCL_OK) && (i < n); ++i) {
+        untake(owner, recs[i].loc.slot);
     }
     kvcl_unlock_quietly(store->ctx);
-    *owner_p = owner;
     return status;
 }
 
-kvcl_status_t kvcl_own_show(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n,
-                            kvcl_store_rec_t *recs, kvcl_owner_t **owner_p, const char *name)
+kvcl_status_t kvcl_own_show(kvcl_owner_t *owner, kvcl_store_rec_t *recs, const uint32_t *order, size_t n,
+                            const char *name)
 {
-    return publish_here(store, recs, n, cache, ids, 0, true, name, owner_p);
+    kvcl_status_t status = kvcl_owner_reserve(owner->store, n);
+    size_t        i;
+
+    kvcl_assert_locked(owner->store->ctx);
+    if (status == KVCL_OK) {
+        owner->quiet = true;
+        status       = publish_slots(owner, recs, order, n, 0, name);
+        owner->quiet = false;
+    }
+    for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
+        kvcl_owner_pin(owner, recs[order[i]].loc.slot);
+    }
+    return status;
 }
 
-void kvcl_own_hide(kvcl_store_h store, kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
+void kvcl_own_hide(kvcl_owner_t *owner, const kvcl_store_rec_t *recs, size_t n)
 {
     kvcl_store_rec_t withdrawn;
     size_t           i;
 
-    kvcl_assert_locked(store->ctx);
+    kvcl_assert_locked(owner->store->ctx);
     owner->quiet = true;
     for (i = 0; i < n; ++i) {
-        if (kvcl_slots_check(&owner->slots, recs[i].loc.slot, recs[i].loc.gen, &recs[i].key) == KVCL_OK) {
+        if (recs[i].loc.gen == 0) {
+            untake(owner, recs[i].loc.slot);
+        } else if (kvcl_slots_check(&owner->slots, recs[i].loc.slot, recs[i].loc.gen, &recs[i].key) == KVCL_OK) {
             (void)!kvcl_owner_withdraw(owner, recs[i].loc.slot, idle_state(owner), &withdrawn);
         }
     }
@@ -183,9 +220,9 @@ static kvcl_status_t publish_blocks(kvcl_store_h store, kvcl_store_rec_t *recs, 
                                     kvcl_req_h *req_p)
 {
     kvcl_owner_t  *owner;
-    kvcl_status_t status = publish_here(store, recs, n, cache, ids, tenant, false, "kvcl_store_publish", &owner);
+    kvcl_status_t status = kvcl_own_take(store, cache, ids, n, tenant, "kvcl_store_publish", &owner);
 
-    if (status != KVCL_OK) {
+    if ((status != KVCL_OK) || ((status = publish_here(owner, recs, n, tenant)) != KVCL_OK)) {
         return status;
     }
     status = kvcl_publish_start(owner, recs, n, NULL, p, req_p);
@@ -217,7 +254,8 @@ kvcl_status_t kvcl_own_publish(kvcl_store_h store, const kvcl_key_t *keys, size_
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_publish: no memory for %zu blocks", n);
     }
     for (i = 0; i < n; ++i) {
-        recs[i].key = keys[i];
+        recs[i].key      = keys[i];
+        recs[i].loc.slot = ids[i];
     }
     status = publish_blocks(store, recs, n, cache, ids, tenant, &p, req_p);
     free(recs);

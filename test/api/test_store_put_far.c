@@ -1,0 +1,391 @@
+/*
+ * Puts of more bytes than KVCL_INLINE_COPY into another rank's pool: the call reads no byte, and takes the blocks, so
+ * it still refuses what another put has. Two ranks of one process: rank 0 puts, and has no thread, so nothing moves but
+ * while the test waits; rank 1 has the pool, and a thread.
+ */
+#include <kvcl/kvcl.h>
+
+#include <check.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCKS = 64, BLOCK = 64 << 10, SECOND = 1000000000, NOTES_MAX = 64, KEY_BYTES = 128, VALUE_BYTES = 2048 };
+
+#define TAKEN(_call) ck_assert_msg((_call) == KVCL_OK, "%s: %s", #_call, kvcl_last_error())
+
+/* ---- the ranks' meeting point ---- */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t  news;
+    unsigned        n;
+    char            key[NOTES_MAX][KEY_BYTES];
+    char            value[NOTES_MAX][VALUE_BYTES];
+    size_t          len[NOTES_MAX];
+} board = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+
+static pthread_barrier_t both;
+
+static kvcl_status_t board_set(void *arg, const char *key, const void *value, size_t len)
+{
+    (void)arg;
+    pthread_mutex_lock(&board.lock);
+    ck_assert((board.n < NOTES_MAX) && (len <= VALUE_BYTES));
+    snprintf(board.key[board.n], KEY_BYTES, "%s", key);
+    memcpy(board.value[board.n], value, len);
+    board.len[board.n++] = len;
+    pthread_cond_broadcast(&board.news);
+    pthread_mutex_unlock(&board.lock);
+    return KVCL_OK;
+}
+
+static kvcl_status_t board_get(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
+{
+    unsigned i = 0;
+
+    (void)arg;
+    pthread_mutex_lock(&board.lock);
+    for (;;) {
+        for (i = 0; (i < board.n) && (strcmp(board.key[i], key) != 0); ++i) {
+        }
+        if (i < board.n) {
+            break;
+        }
+        pthread_cond_wait(&board.news, &board.lock);
+    }
+    *len_p = board.len[i];
+    memcpy(buf, board.value[i], (*len_p < cap) ? *len_p : cap);
+    pthread_mutex_unlock(&board.lock);
+    return KVCL_OK;
+}
+
+static kvcl_status_t board_fence(void *arg)
+{
+    (void)arg;
+    pthread_barrier_wait(&both);
+    return KVCL_OK;
+}
+
+/* ---- the ranks ---- */
+
+static const char     *path = "loop";
+static pthread_t      other;
+static int            ranks[2] = {0, 1};
+static kvcl_context_h ctx;
+static kvcl_cache_h   cache; /* of rank 0; the store's own, if `managed` */
+static kvcl_store_h   store;
+static bool           managed;
+static uint8_t        *bytes;
+static kvcl_key_t     keys[BLOCKS];
+static uint32_t       near_ids[BLOCKS], far_ids[BLOCKS];
+
+static kvcl_context_h join(int *rank, unsigned flags, kvcl_comm_h *world_p)
+{
+    kvcl_oob_t         oob  = {sizeof(oob), *rank, 2, board_set, board_get, board_fence, rank};
+    kvcl_init_params_t init = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     own;
+
+    init.oob   = &oob;
+    init.path  = path;
+    init.flags = flags;
+    TAKEN(kvcl_init(&init, &own));
+    TAKEN(kvcl_comm_world(own, world_p));
+    return own;
+}
+
+static void *hold_the_pool(void *arg)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+    kvcl_comm_h         world;
+    kvcl_context_h      own = join(arg, 0, &world);
+    kvcl_store_h        pool;
+
+    params.dir_entries = 4096;
+    params.block_bytes = BLOCK;
+    params.dram_bytes  = (uint64_t)BLOCKS * BLOCK;
+    TAKEN(kvcl_store_open(world, &params, &pool));
+    pthread_barrier_wait(&both);
+    kvcl_store_close(pool);
+    kvcl_finalize(own);
+    return NULL;
+}
+
+static void open_both(void)
+{
+    kvcl_layout_t             layout = KVCL_LAYOUT_BYTES(2 * BLOCKS, BLOCK);
+    const kvcl_cache_params_t shared = {.size = sizeof(shared), .flags = KVCL_CACHE_WRITABLE};
+    kvcl_store_params_t       params = KVCL_STORE_PARAMS_INIT;
+    kvcl_comm_h               world;
+    uint32_t                  i;
+
+    setenv("KVCL_INLINE_COPY", "64K", 1);
+    board.n = 0;
+    pthread_barrier_init(&both, NULL, 2);
+    ck_assert_int_eq(pthread_create(&other, NULL, hold_the_pool, &ranks[1]), 0);
+    ctx = join(&ranks[0], KVCL_INIT_NO_THREAD, &world);
+    TAKEN(kvcl_cache_create(ctx, "mine", &layout, &shared, &cache));
+    params.dir_entries = 4096;
+    params.cache       = managed ? cache : NULL;
+    TAKEN(kvcl_store_open(world, &params, &store));
+    bytes = kvcl_cache_base(cache, 0);
+    if (managed) {
+        TAKEN(kvcl_store_alloc(store, BLOCKS, near_ids));
+        TAKEN(kvcl_store_alloc(store, BLOCKS, far_ids));
+    }
+    for (i = 0; i < BLOCKS; ++i) {
+        memset(&keys[i], 0, sizeof(keys[i]));
+        keys[i].bytes[0] = (uint8_t)(i + 1);
+        keys[i].bytes[9] = 7;
+        near_ids[i]      = managed ? near_ids[i] : i;
+        far_ids[i]       = managed ? far_ids[i] : BLOCKS + i;
+        memset(bytes + ((size_t)near_ids[i] * BLOCK), (int)i + 1, BLOCK);
+    }
+}
+
+static void open_own(void)
+{
+    managed = false;
+    path    = "loop";
+    open_both();
+}
+
+static void open_managed(void)
+{
+    managed = true;
+    path    = "loop";
+    open_both();
+}
+
+static void open_tcp(void)
+{
+    managed = false;
+    path    = "tcp";
+    setenv("KVCL_NET", "lo", 1);
+    open_both();
+}
+
+static void close_both(void)
+{
+    pthread_barrier_wait(&both);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+    kvcl_finalize(ctx);
+    pthread_join(other, NULL);
+    pthread_barrier_destroy(&both);
+}
+
+static kvcl_status_t put(size_t n, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    return kvcl_store_put(store, keys, n, cache, near_ids, params, req_p);
+}
+
+static kvcl_status_t end_of(kvcl_req_h req)
+{
+    return kvcl_req_wait(req, 20ull * SECOND);
+}
+
+static size_t count_present(void)
+{
+    uint8_t present[BLOCKS];
+    size_t  n = 0, i;
+
+    TAKEN(kvcl_store_exists(store, keys, BLOCKS, present, NULL));
+    for (i = 0; i < BLOCKS; ++i) {
+        n += present[i];
+    }
+    return n;
+}
+
+/* Each byte of block i in the pool is i + plus. */
+static void check_bytes(size_t first, size_t n, unsigned plus)
+{
+    kvcl_req_h req;
+    size_t     i, j;
+
+    TAKEN(kvcl_store_get(store, keys + first, n, cache, far_ids, NULL, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    for (i = 0; i < n; ++i) {
+        for (j = 0; j < BLOCK; j += 997) {
+            ck_assert_uint_eq(bytes[((size_t)far_ids[i] * BLOCK) + j], (uint8_t)(first + i + plus));
+        }
+    }
+}
+
+/* ---- the tests ---- */
+
+START_TEST(a_put_reads_nothing_inside_the_call)
+{
+    uint8_t            copies[BLOCKS];
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req;
+    size_t             i;
+
+    params.copies = copies;
+    TAKEN(put(BLOCKS, &params, &req));
+    memset(bytes + ((size_t)near_ids[1] * BLOCK), 99, BLOCK); /* its checksum is that of these bytes */
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    for (i = 0; i < BLOCKS; ++i) {
+        ck_assert_uint_eq(copies[i], 1);
+    }
+    ck_assert_uint_eq(count_present(), BLOCKS);
+    check_bytes(0, 1, 1);
+    check_bytes(1, 1, 98);
+    check_bytes(2, BLOCKS - 2, 1);
+}
+END_TEST
+
+START_TEST(the_call_takes_the_blocks)
+{
+    kvcl_key_t another = keys[0];
+    kvcl_req_h req, none;
+
+    another.bytes[9] = 8;
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_int_eq(put(BLOCKS, NULL, &none), KVCL_ERR_BUSY);
+    ck_assert_msg(strstr(kvcl_last_error(), "published already, or being put") != NULL, "%s", kvcl_last_error());
+    ck_assert_int_eq(kvcl_store_publish(store, &another, 1, cache, &near_ids[BLOCKS - 1], NULL, &none), KVCL_ERR_BUSY);
+    ck_assert_int_eq(managed ? kvcl_store_free(store, &near_ids[0], 1) : KVCL_ERR_BUSY, KVCL_ERR_BUSY);
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    TAKEN(kvcl_store_put(store, &another, 1, cache, &near_ids[0], NULL, &req)); /* they are the caller's again */
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    TAKEN(kvcl_store_publish(store, &another, 1, cache, &near_ids[1], NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    if (managed) {
+        TAKEN(kvcl_store_free(store, &near_ids[2], 1));
+    }
+}
+END_TEST
+
+START_TEST(a_block_given_twice_is_refused_and_none_is_taken)
+{
+    uint32_t   ids[BLOCKS];
+    kvcl_req_h req;
+
+    memcpy(ids, near_ids, sizeof(ids));
+    ids[BLOCKS - 1] = ids[3];
+    ck_assert_int_eq(kvcl_store_put(store, keys, BLOCKS, cache, ids, NULL, &req), KVCL_ERR_BUSY);
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    check_bytes(0, BLOCKS, 1);
+}
+END_TEST
+
+START_TEST(a_canceled_put_leaves_nothing)
+{
+    kvcl_req_h req;
+
+    TAKEN(put(BLOCKS, NULL, &req));
+    kvcl_req_cancel(req);
+    ck_assert_int_eq(end_of(req), KVCL_ERR_CANCELED);
+    ck_assert_uint_eq(count_present(), 0);
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    check_bytes(0, BLOCKS, 1);
+}
+END_TEST
+
+START_TEST(a_deadline_leaves_nothing)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req;
+
+    params.timeout_ns = 1;
+    TAKEN(put(BLOCKS, &params, &req));
+    ck_assert_int_eq(end_of(req), KVCL_ERR_TIMED_OUT);
+    ck_assert_uint_eq(count_present(), 0);
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+}
+END_TEST
+
+/* What the pool holds is not copied again: its bytes stay, whatever the caller's are. */
+START_TEST(blocks_that_the_pool_holds_are_skipped)
+{
+    kvcl_req_h req;
+    size_t     i;
+
+    TAKEN(put(BLOCKS / 2, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    for (i = 0; i < BLOCKS; ++i) {
+        memset(bytes + ((size_t)near_ids[i] * BLOCK), (int)i + 51, BLOCK);
+    }
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    check_bytes(0, BLOCKS / 2, 1);
+    check_bytes(BLOCKS / 2, BLOCKS / 2, 51);
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+}
+END_TEST
+
+START_TEST(an_upsert_replaces_them)
+{
+    kvcl_req_h req;
+    size_t     i;
+
+    TAKEN(put(BLOCKS, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    for (i = 0; i < BLOCKS; ++i) {
+        memset(bytes + ((size_t)near_ids[i] * BLOCK), (int)i + 51, BLOCK);
+    }
+    TAKEN(kvcl_store_upsert(store, keys, BLOCKS, cache, near_ids, NULL, &req));
+    ck_assert_int_eq(end_of(req), KVCL_OK);
+    check_bytes(0, BLOCKS, 51);
+}
+END_TEST
+
+START_TEST(a_closed_store_ends_its_puts)
+{
+    kvcl_req_h    req;
+    kvcl_status_t status;
+
+    TAKEN(put(BLOCKS, NULL, &req));
+    pthread_barrier_wait(&both);
+    kvcl_store_close(store);
+    status = end_of(req);
+    ck_assert_msg((status != KVCL_INPROGRESS) && (status != KVCL_ERR_TIMED_OUT), "%s", kvcl_status_name(status));
+    kvcl_cache_destroy(cache);
+    kvcl_finalize(ctx);
+    pthread_join(other, NULL);
+}
+END_TEST
+
+static void add_all(Suite *suite, const char *name, void (*open)(void))
+{
+    TCase *tcase = tcase_create(name);
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, open, close_both);
+    tcase_add_test(tcase, a_put_reads_nothing_inside_the_call);
+    tcase_add_test(tcase, the_call_takes_the_blocks);
+    tcase_add_test(tcase, a_block_given_twice_is_refused_and_none_is_taken);
+    tcase_add_test(tcase, a_canceled_put_leaves_nothing);
+    tcase_add_test(tcase, a_deadline_leaves_nothing);
+    tcase_add_test(tcase, blocks_that_the_pool_holds_are_skipped);
+    tcase_add_test(tcase, an_upsert_replaces_them);
+    suite_add_tcase(suite, tcase);
+}
+
+int main(void)
+{
+    Suite   *suite = suite_create("store_put_far");
+    TCase   *ends  = tcase_create("ends");
+    SRunner *runner;
+    int     failed;
+
+    add_all(suite, "a cache of the caller", open_own);
+    add_all(suite, "the store's own cache", open_managed);
+    add_all(suite, "over TCP", open_tcp);
+    tcase_set_timeout(ends, 60);
+    tcase_add_checked_fixture(ends, open_own, NULL);
+    tcase_add_test(ends, a_closed_store_ends_its_puts);
+    suite_add_tcase(suite, ends);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
