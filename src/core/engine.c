@@ -1,5 +1,5 @@
 /*
- * The engine at work (engine.h): the passes over transports and rooms, the progress thread, waiting.
+ * The engine at work (engine.h): the progress thread, waiting. The passes are in engine_pass.c.
  *
  * Owns: who polls. Invariants: one thread polls at a time; a thread that sleeps has armed the transports first, or
  * another thread polls; the last waiter hands polling back. How the engine starts and ends is in engine_start.c.
@@ -41,44 +41,6 @@ void kvcl_engine_completed(kvcl_context_h ctx, kvcl_req_t *req)
     } else {
         kvcl_engine_news(ctx);
     }
-}
-
-static unsigned expire(kvcl_context_h ctx, uint64_t now)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-    kvcl_req_t    *req;
-    unsigned      n = 0;
-
-    while (kvcl_heap_min_key(&eng->timers) <= now) {
-        req = kvcl_container_of(kvcl_heap_min(&eng->timers), kvcl_req_t, timer);
-        kvcl_heap_del(&eng->timers, &req->timer);
-        req->cls->stop(req, KVCL_ERR_TIMED_OUT);
-        ++n;
-    }
-    return n;
-}
-
-/* Lock held (room work may drop it meanwhile). */
-static unsigned poll_once(kvcl_context_h ctx, uint64_t now)
-{
-    kvcl_engine_t *eng = &ctx->engine;
-    unsigned      n    = 0, i;
-
-    kvcl_assert_locked(ctx);
-    kvcl_bundles_begin(ctx);
-    for (i = 0; i < eng->n_xports; ++i) {
-        n += eng->xports[i]->ops->progress(eng->xports[i]);
-    }
-    kvcl_bundles_end(ctx);
-    for (i = 0; i < ctx->n_rooms; ++i) {
-        if (kvcl_rooms[i]->poll != NULL) {
-            n += kvcl_rooms[i]->poll(ctx, ctx->rooms[i]);
-        }
-        if (kvcl_rooms[i]->work != NULL) {
-            n += kvcl_rooms[i]->work(ctx, ctx->rooms[i]) ? 1 : 0;
-        }
-    }
-    return n + expire(ctx, now);
 }
 
 static bool arm_xports(kvcl_engine_t *eng)
@@ -180,7 +142,7 @@ void *kvcl_engine_thread(void *arg)
             }
             continue;
         }
-        n = poll_once(ctx, now);
+        n = kvcl_engine_poll_briefly(ctx, now);
         kvcl_callbacks_run(ctx);
         if (n != 0) {
             last = now;
@@ -249,7 +211,7 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         if (now >= deadline_ns) {
             break;
         }
-        if ((poll_once(ctx, now) != 0) || !kvcl_list_is_empty(&eng->callbacks)) {
+        if ((kvcl_engine_poll_briefly(ctx, now) != 0) || !kvcl_list_is_empty(&eng->callbacks)) {
             last = now; /* callbacks alone: another thread's call completed something */
             kvcl_callbacks_run(ctx);
             yield_lock(eng);
@@ -315,6 +277,7 @@ bool kvcl_engine_wait(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, ui
         }
     }
     --eng->pollers;
+    kvcl_engine_end_rest(ctx);
     (void)kvcl_bundles_flush(ctx);
     if (eng->polling) {
         kvcl_unlock(ctx);
@@ -335,7 +298,7 @@ unsigned kvcl_engine_pass(kvcl_context_h ctx)
     }
     before = eng->completed;
     if (!eng->polling) {
-        (void)poll_once(ctx, kvcl_now_ns());
+        (void)kvcl_engine_poll_once(ctx, kvcl_now_ns());
         kvcl_callbacks_run(ctx);
     }
     before = eng->completed - before;
@@ -353,7 +316,7 @@ bool kvcl_engine_arm(kvcl_context_h ctx)
 
     eng->thread_asleep = false;
     if (!eng->polling) {
-        moved = (poll_once(ctx, kvcl_now_ns()) != 0);
+        moved = (kvcl_engine_poll_once(ctx, kvcl_now_ns()) != 0);
     }
     moved = moved || !kvcl_list_is_empty(&eng->callbacks);
     kvcl_callbacks_run(ctx);

@@ -40,6 +40,7 @@ typedef struct kvcl_engine {
     unsigned        pollers;       /* application threads inside engine_wait */
     bool            polling;       /* one of them polls */
     unsigned        followers;     /* the others, on cond */
+    bool            rested;        /* the rooms were not polled in the last pass */
     int             epfd;          /* the thread's */
     int             wake_fd;       /* eventfd: wakes the thread */
     int             poller_fd;     /* eventfd: wakes the application thread that polls */
@@ -121,6 +122,13 @@ bool kvcl_engine_wait(struct kvcl_context *ctx, bool (*done)(void *arg), void *a
  * and rooms, then arm. Lock held on entry and on return, not in between. @return whether no work is left.
  */
 bool kvcl_engine_arm(struct kvcl_context *ctx);
+
+/* engine_pass.c: lock held, but room work may drop it meanwhile; returns the number of events */
+unsigned kvcl_engine_poll_once(struct kvcl_context *ctx, uint64_t now);
+/** The same for a thread that calls it in a loop, and sleeps only after 0: messages first, the rooms perhaps later. */
+unsigned kvcl_engine_poll_briefly(struct kvcl_context *ctx, uint64_t now);
+/** A thread that waited leaves: poll the rooms if they rested in the last pass and nobody else polls. */
+void     kvcl_engine_end_rest(struct kvcl_context *ctx);
 
 /** One pass over transports and rooms; no lock held. @return the number of requests that completed meanwhile. */
 unsigned kvcl_engine_pass(struct kvcl_context *ctx);
