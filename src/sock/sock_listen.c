@@ -3,6 +3,7 @@
  */
 #include "config.h"
 #include "sock/sock_listen.h"
+#include "sock/sock_near.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -34,6 +35,9 @@ static kvcl_status_t listen_at(kvcl_sock_listener_t *listener)
     socklen_t               len = kvcl_net_sockaddr(listener->at.family, listener->at.addr, 0, &ss);
 
     listener->fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (listener->fd >= 0) {
+        kvcl_sock_near_begin(listener->fd); /* what it accepts begins alike */
+    }
     if ((listener->fd >= 0) && (bind(listener->fd, (const struct sockaddr *)&ss, len) == 0) &&
         (listen(listener->fd, SOMAXCONN) == 0)) {
         listener->port = port_of(listener->fd);

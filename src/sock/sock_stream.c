@@ -13,6 +13,7 @@
 #include "base/rand.h"
 #include "base/sanitizers.h"
 #include "sock/sock_crypt.h"
+#include "sock/sock_near.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -22,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { UNSENT_BYTES = 256 * 1024, PROBES = 3, NEAR_SEND_BYTES = 192 * 1024, NEAR_RECV_BYTES = 512 * 1024 };
+enum { UNSENT_BYTES = 256 * 1024, PROBES = 3 };
 
 /* For bytes that the other host does not acknowledge: no keepalive probe is sent meanwhile. The kernel also counts the
  * time of a stopped peer with full buffers, so it must be longer than a loaded machine stops a process. Where it is
@@ -48,36 +49,6 @@ static void tune(int fd, const kvcl_sock_tuning_t *tuning)
         set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)seconds);
         set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
         set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)gone_ms);
-    }
-}
-
-static bool same_host(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
-{
-    const struct sockaddr_in  *own4 = (const void *)own, *peer4 = (const void *)peer;
-    const struct sockaddr_in6 *own6 = (const void *)own, *peer6 = (const void *)peer;
-
-    if (own->ss_family != peer->ss_family) {
-        return false;
-    }
-    if (own->ss_family == AF_INET) {
-        return own4->sin_addr.s_addr == peer4->sin_addr.s_addr;
-    }
-    return (own->ss_family == AF_INET6) && (memcmp(&own6->sin6_addr, &peer6->sin6_addr, sizeof(own6->sin6_addr)) == 0);
-}
-
-/* The bytes of a stream between two processes of one host pass through a bounded queue that stays in the caches: the
- * kernel's own bounds grow to tens of MiB, and each byte is then copied from and to memory (a third of the throughput).
- * Between hosts the kernel's bounds follow the network. Messages keep them too: the frames to a peer that does not read
- * then rest in the kernel, and their cache can be destroyed. */
-static void bound_near(int fd)
-{
-    struct sockaddr_storage own = {0}, peer = {0};
-    socklen_t               own_len = sizeof(own), peer_len = sizeof(peer);
-
-    if ((getsockname(fd, (struct sockaddr *)&own, &own_len) == 0) &&
-        (getpeername(fd, (struct sockaddr *)&peer, &peer_len) == 0) && same_host(&own, &peer)) {
-        set_int(fd, SOL_SOCKET, SO_SNDBUF, NEAR_SEND_BYTES);
-        set_int(fd, SOL_SOCKET, SO_RCVBUF, NEAR_RECV_BYTES);
     }
 }
 
@@ -107,6 +78,9 @@ kvcl_status_t kvcl_sock_connect(kvcl_sock_stream_t *stream, const struct sockadd
     if (status == KVCL_OK) {
         stream->fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         status     = (stream->fd >= 0) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_IO, errno, "no socket for a connection");
+    }
+    if (status == KVCL_OK) {
+        kvcl_sock_near_begin(stream->fd);
     }
     if ((status == KVCL_OK) && (connect(stream->fd, sa, len) != 0) && (errno != EINPROGRESS) && (errno != EINTR)) {
         status = not_connected(errno);
@@ -262,8 +236,8 @@ static kvcl_status_t become_open(kvcl_sock_stream_t *stream)
     tune(stream->fd, &stream->tuning);
     if (session->purpose == KVCL_SOCK_STREAM) { /* its user sends when there is room; messages wait in either queue */
         set_int(stream->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_BYTES);
-        bound_near(stream->fd);
     }
+    kvcl_sock_near_open(stream->fd, session->purpose);
     stream->purpose = session->purpose;
     stream->wire    = session->wire;
     memcpy(stream->peer_id, session->peer_id, sizeof(stream->peer_id));
