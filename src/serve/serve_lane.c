@@ -7,7 +7,7 @@
 #include "lane/lane.h"
 #include "serve/serve.h"
 
-enum { FRAME_BYTES = 248 * 1024 }; /* with its head it fills whole records of an encrypted stream, but for the last */
+enum { FRAME_BYTES = 124 * 1024 }; /* with its head it fills whole records of an encrypted stream, but for the last */
 
 bool kvcl_serve_lane_wants(const kvcl_serve_t *serve)
 {
