@@ -24,7 +24,7 @@ enum {
     LANES       = KVCL_SUM_LANES,
     STRIPE      = 64,
     BLOCK       = 1024,
-    TO_L2       = 2, /* of a prefetch: into the second cache, which at 4 KiB a block is 1.2 times as fast as the first */
+    TO_L2       = 2, /* of a prefetch: into the second cache; at 4 KiB a block 1.2 times as fast as into the first */
     STEP        = 128, /* bytes of one block before the next block's turn */
     SECRET_STEP = 8,
     SECRET_LAST = 7
@@ -130,8 +130,8 @@ AVX512_INLINE void avx512_give(uint64_t *to, avx512_acc_t acc)
 /* ---- four blocks in turn ---- */
 
 /* Where each lane is prefetched from while its bytes at `at` are copied. */
-static inline __attribute__((always_inline)) void look_ahead(const uint8_t **ahead, const uint8_t *const *src, size_t at,
-                                                             size_t bytes, const uint8_t *const *next)
+__attribute__((always_inline)) static inline void look_ahead(const uint8_t **ahead, const uint8_t *const *src,
+                                                             size_t at, size_t bytes, const uint8_t *const *next)
 {
     size_t i;
 

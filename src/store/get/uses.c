@@ -4,8 +4,7 @@
  * of a get, those of each rank of which there are 64 or more, so a long get wakes the owner once. A lost one (another
  * thread was collecting, the owner has failed, the run ended) only makes the order of eviction less exact.
  *
- * The thread that has set `busy` owns the bins; no thread waits for it. It may wait for the engine lock; no thread waits
- * for `busy`.
+ * The thread that has set `busy` owns the bins and may wait for the engine lock; no thread waits for `busy`.
  */
 #include "config.h"
 #include "store/get/uses.h"
