@@ -2,6 +2,7 @@
 # The conformance suite's tcp part over the wires that are not the default on loopback.
 #   gate   the programs that find most, encrypted
 #   night  all programs that have a tcp part, encrypted and over UCX's TCP; with the thread sanitizer as in the gate
+# TEST_TIMEOUT: 900
 set -eu
 : "${top_builddir:?}"
 wires=aead programs="rma msg fence unsent death"

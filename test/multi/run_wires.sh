@@ -4,6 +4,7 @@
 # and ucx. One run of each program; run_store_tcp.sh, run_values.sh, run_store_death.sh, run_store_silent.sh,
 # run_coll.sh and run_p2p.sh have their other forms, over the default wire.
 # TEST_SEED=N replays. At night only; with the address sanitizer over aead alone.
+# TEST_TIMEOUT: 900
 set -eu
 program=store
 . "$(dirname "$0")/seeded.sh"
