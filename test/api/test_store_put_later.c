@@ -1,6 +1,7 @@
 /*
  * Puts of more bytes than KVCL_INLINE_COPY: the call returns before they are copied, and before others are evicted for
- * them; the request completes after. One rank without a thread, so bytes move only while the test waits; the cases of threads have one.
+ * them; the request completes after. One rank without a thread, so bytes move only while the test waits; the cases of
+ * threads have one.
  */
 #include <kvcl/kvcl.h>
 #include <kvcl/kvcl_store_admin.h>

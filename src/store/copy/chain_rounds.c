@@ -102,7 +102,8 @@ static void post_chain(kvcl_chain_t *chain, uint32_t n, const uint16_t *ranks, u
         rpc->arg  = chain;
         rpc->done = on_chain;
         ++chain->outstanding;
-        kvcl_rpc_post_watched(rpc, places * kvcl_copy_time(chain->store, some, kvcl_owner_bytes(chain->pool)),
+        /* the rank makes the copies of one request after those of the requests before */
+        kvcl_rpc_post_watched(rpc, places * kvcl_copy_time(chain->store, from + some, kvcl_owner_bytes(chain->pool)),
                               &chain->rpcs);
     }
 }

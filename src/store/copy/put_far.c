@@ -6,10 +6,10 @@
  * these, and send them on along the chain. Copies that a rank did not make are requested from others, in rounds. When
  * the request ends the blocks are hidden again: a rank that is late finds a new generation and keeps none of the bytes.
  *
- * The steps: LOOK up where the keys are (a put, not an upsert), FIND by queries what this rank cannot look up, count the
- * blocks that enough pools hold already, which are skipped, SUM the others, SHOW them, and COPY, in rounds
- * (put_far_rounds.c). Up to KVCL_INLINE_COPY bytes are looked up and summed inside the call; for more a copy job
- * (xfer/copy.h) does both, and the call only takes the blocks.
+ * The steps: LOOK up where the keys are (a put, not an upsert), FIND by queries what this rank cannot look up, skip the
+ * blocks that enough pools hold already, SUM the others, SHOW them, and COPY, in rounds (put_far_rounds.c). Up to
+ * KVCL_INLINE_COPY bytes are looked up and summed inside the call; for more a copy job (xfer/copy.h) does both, and the
+ * call only takes the blocks.
  *
  * Locks: the engine lock, which a thread that looks up or sums does not hold.
  */
@@ -59,8 +59,8 @@ static void on_worked(kvcl_copy_t *copy, kvcl_status_t status)
 }
 
 /* Lock held. Does fn for [0, n). */
-static bool work(kvcl_far_put_t *far, kvcl_status_t (*fn)(kvcl_copy_t *copy, uint64_t from, uint64_t to), uint64_t slice,
-                 uint32_t n)
+static bool work(kvcl_far_put_t *far, kvcl_status_t (*fn)(kvcl_copy_t *copy, uint64_t from, uint64_t to),
+                 uint64_t slice, uint32_t n)
 {
     kvcl_assert_locked(far->call.store->ctx);
     far->work    = (kvcl_copy_t){.part = fn, .slice = slice, .done = on_worked};
@@ -151,9 +151,9 @@ static void halt(kvcl_call_t *call)
 
 static kvcl_status_t end(kvcl_call_t *call)
 {
-    kvcl_far_put_t         *far   = kvcl_container_of(call, kvcl_far_put_t, call);
-    kvcl_status_t status = (call->stopped != KVCL_OK) ? call->stopped : far->failed;
-    size_t        i;
+    kvcl_far_put_t *far   = kvcl_container_of(call, kvcl_far_put_t, call);
+    kvcl_status_t  status = (call->stopped != KVCL_OK) ? call->stopped : far->failed;
+    size_t         i;
 
     kvcl_own_hide(far->owner, far->recs, far->n);
     far->taken = false;
@@ -171,7 +171,7 @@ static kvcl_status_t end(kvcl_call_t *call)
 
 static void free_far(kvcl_call_t *call)
 {
-    kvcl_far_put_t          *far = kvcl_container_of(call, kvcl_far_put_t, call);
+    kvcl_far_put_t *far = kvcl_container_of(call, kvcl_far_put_t, call);
     kvcl_context_h ctx  = call->store->ctx;
 
     if (far->taken) { /* the call never started */
@@ -188,9 +188,9 @@ static void free_far(kvcl_call_t *call)
 /* The arrays are written by the steps, but for what every step needs. */
 static kvcl_far_put_t *make(const struct kvcl_store *store, const kvcl_key_t *keys, const uint32_t *ids, size_t n)
 {
-    size_t each = sizeof(kvcl_store_rec_t) + sizeof(kvcl_found_t) + sizeof(kvcl_key_t) + sizeof(uint32_t) + 2;
-    kvcl_far_put_t  *far = malloc(sizeof(*far) + (n * each) + store->n_ranks);
-    size_t i;
+    size_t         each = sizeof(kvcl_store_rec_t) + sizeof(kvcl_found_t) + sizeof(kvcl_key_t) + sizeof(uint32_t) + 2;
+    kvcl_far_put_t *far = malloc(sizeof(*far) + (n * each) + store->n_ranks);
+    size_t         i;
 
     if (far == NULL) {
         return NULL;
@@ -272,8 +272,8 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                            const uint32_t *ids, const kvcl_xfer_params_t *p, bool instead, const char *name,
                            kvcl_req_h *req_p)
 {
-    kvcl_status_t status = check(store, cache->shape.block_bytes, p, name);
-    kvcl_far_put_t         *far;
+    kvcl_status_t  status = check(store, cache->shape.block_bytes, p, name);
+    kvcl_far_put_t *far;
 
     if ((status == KVCL_OK) && (n == 0)) {
         return kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg, req_p);

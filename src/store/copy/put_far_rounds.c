@@ -1,8 +1,8 @@
 /*
  * The rounds of a put into other ranks' pools: which ranks are requested to fetch the blocks, and their answers.
  *
- * Invariant: a rank is requested once for each put, unless it answers that it is busy, or the put waits for room. Locks:
- * the engine lock.
+ * Invariant: a rank is requested once for each put, unless it answers that it is busy, or the put waits for room.
+ * Locks: the engine lock.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -31,7 +31,7 @@ void kvcl_far_lacking(kvcl_far_put_t *far, unsigned *most_p)
 
 static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_far_put_t            *far  = rpc->arg;
+    kvcl_far_put_t   *far  = rpc->arg;
     const uint8_t    *made = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     kvcl_copy_tail_t tail;
     uint32_t         taken = 0, i;
@@ -79,7 +79,8 @@ static void post_chain(kvcl_far_put_t *far, const uint16_t *ranks, unsigned plac
         }
         rpc->arg  = far;
         rpc->done = on_copied;
-        kvcl_call_post(&far->call, rpc, places * kvcl_copy_time(far->call.store, some, far->bytes), true);
+        /* the rank makes the copies of one request after those of the requests before */
+        kvcl_call_post(&far->call, rpc, places * kvcl_copy_time(far->call.store, from + some, far->bytes), true);
     }
 }
 
