@@ -537,7 +537,7 @@ START_TEST(a_managed_cache_refuses)
     REFUSED(BUSY, "published already", kvcl_store_publish(store, keys + 1, 1, cache, &id, NULL, &out.req));
     forget_error();
     ck_assert_int_lt(kvcl_store_free(store, &id, 1), 0);
-    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "is free or published: withdraw"));
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "is free or published, or being put: withdraw"));
     TAKEN(kvcl_store_alloc(store, 1, twice));
     twice[1] = BLOCKS;
     forget_error();
