@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAKE = 64 }; /* at least so many blocks are taken at a time: their homes are notified of evicted ones together */
+enum { TAKE = 1024 }; /* at least so many blocks are taken at a time: their homes are notified of evicted ones together */
 
 /* Its position is a number of blocks. */
 typedef struct later {
