@@ -172,12 +172,11 @@ static kvcl_status_t end(kvcl_call_t *call)
 static void free_far(kvcl_call_t *call)
 {
     kvcl_far_put_t *far = kvcl_container_of(call, kvcl_far_put_t, call);
-    kvcl_context_h ctx  = call->store->ctx;
 
-    if (far->taken) { /* the call never started */
-        kvcl_lock(ctx);
+    if (far->taken) { /* the call never started; otherwise the store may be freed */
+        kvcl_lock(call->store->ctx);
         kvcl_own_hide(far->owner, far->recs, far->n);
-        kvcl_unlock(ctx);
+        kvcl_unlock(call->store->ctx);
     }
     kvcl_find_free(&far->find);
     free(far);
