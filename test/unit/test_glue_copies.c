@@ -20,6 +20,7 @@ static bool     replies_fail;
 static struct {
     ucp_send_nbx_callback_t cb;
     void                    *user_data;
+    void                    *request;
 } held[MANY];
 static unsigned n_held;
 
@@ -28,9 +29,10 @@ ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h ep, unsigned id, const void *header, s
 {
     (void)ep, (void)id, (void)header, (void)header_length, (void)buffer, (void)count;
     ck_assert_uint_lt(n_held, MANY);
-    held[n_held].cb          = param->cb.send;
-    held[n_held++].user_data = param->user_data;
-    return malloc(1);
+    held[n_held].cb        = param->cb.send;
+    held[n_held].user_data = param->user_data;
+    held[n_held].request   = malloc(1);
+    return held[n_held++].request;
 }
 
 /* UCX has sent them all. */
@@ -39,7 +41,7 @@ static void send_held(void)
     unsigned i;
 
     for (i = 0; i < n_held; ++i) {
-        held[i].cb(malloc(1), UCS_OK, held[i].user_data);
+        held[i].cb(held[i].request, UCS_OK, held[i].user_data);
     }
     n_held = 0;
 }
