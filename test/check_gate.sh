@@ -49,6 +49,8 @@ ci=$tmp self=$tmp/phase gate_list=$tmp/gate jobs=1
 about() { echo "a phase"; }
 case \$1 in
   --run-phase)
+    [ \$2 != long ] || { echo \$\$ >'$tmp/long'; exec sleep 600; }
+    [ \$2 != fails ] || { echo '1 passed, 4 failed, 0 skipped'; exit 1; }
     TESTS_NOW=\$(tests '$tmp/build' \${ROOMS-})
     night_only '$tmp/build'
     make_check '$tmp/build' \${NAMED-\$TESTS_NOW}
@@ -67,7 +69,8 @@ run() {
   want=$1 rc=0
   shift
   rm -f "$tmp"/build/once "$tmp"/build/*.seeds
-  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TEST_SEED TEST_RING=gate "$@" bash "$tmp/check" fake \
+  # shellcheck disable=SC2086
+  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TEST_SEED TEST_RING=gate "$@" bash "$tmp/check" ${fakes-fake} \
     >"$tmp/out" 2>&1 || rc=$?
   [ $rc = "$want" ]
 }
@@ -96,6 +99,17 @@ bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
   programs test/guest/run_one.sh" >"$tmp/out"
 is "what a file names that a script sources is built, too" \
   eval 'says " test/conform/conform_rma " && says " test/multi/values "'
+fakes='fails fake'
+is "a phase beside the others counts" run 1 beside=fails NAMED=test/unit/good.sh
+is "with their counts" ends_with '2 passed, 4 failed, 0 skipped'
+is "it is reported after them" [ "$(sed -n 's/^== \(fails\|fake\): \([0-9]\).*/\1 \2/p' "$tmp/out" | paste -sd' ')" = \
+  'fake 1 fails 1' ]
+beside=long bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
+  ci=$tmp self=$tmp/phase; about() { :; }; side=
+  start_beside long; until [ -s '$tmp/long' ]; do sleep 0.1; done; exit 1" >"$tmp/out" 2>&1 || :
+ended() { until ! kill -0 "$(cat "$tmp/long")" 2>/dev/null; do sleep 0.1; done; } # the test's own deadline ends this
+is "it ends when the script does" ended
+fakes=fake
 is "no test at all is a failure" run 1 ROOMS=none
 is "the counts of no test" ends_with '0 passed, 1 failed, 0 skipped'
 

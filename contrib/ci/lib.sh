@@ -13,6 +13,12 @@ die() {
   exit 1
 }
 
+configure_script() {
+  if [ ! -e "$top/configure" ] || [ ! -e "$top/Makefile.in" ]; then
+    (cd "$top" && autoreconf -fi) >&2
+  fi
+}
+
 # build DIR CONFIGURE-ARGUMENT...: configure and make in DIR. Completed steps are not repeated. ("|| return" at each
 # step: bash ignores "set -e" in a function whose status is tested.)
 build() {
@@ -23,9 +29,7 @@ build() {
     echo "$top is configured in place, which shuts out other folders: run 'make distclean' there first" >&2
     return 1
   fi
-  if [ ! -e "$top/configure" ] || [ ! -e "$top/Makefile.in" ]; then
-    (cd "$top" && autoreconf -fi) || return
-  fi
+  configure_script || return
   mkdir -p "$dir" || return
   if [ ! -e "$dir/config.status" ] || [ "$(cat "$dir/.arguments" 2>/dev/null)" != "$arguments" ]; then
     rm -f "$dir/.arguments"

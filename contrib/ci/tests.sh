@@ -137,21 +137,54 @@ report() {
   fi
 }
 
-# run_phases PHASE...: each by "$self --run-phase PHASE"; $ci holds the logs.
+# run_phases PHASE...: each by "$self --run-phase PHASE"; $ci holds the logs. Those that $beside names run beside the
+# others, and are reported at the end.
 run_phases() {
-  local phase log rc p f s start passed=0 failed=0 skipped=0
+  local phase rc start passed=0 failed=0 skipped=0 side='' began
+  start_beside "$@"
   for phase in "$@"; do
-    log=$ci/$phase.log
+    case " ${beside-} " in *" $phase "*) continue ;; esac
     start=$SECONDS
     rc=0
     say "$phase: $(about "$phase")"
-    "$self" --run-phase "$phase" >"$log" 2>&1 </dev/null || rc=$?
-    read -r p f s <<<"$(counts "$log" "$rc")"
-    report "$log" "$rc"
-    say "$phase: $p passed, $f failed, $s skipped; $((SECONDS - start)) s"
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    "$self" --run-phase "$phase" >"$ci/$phase.log" 2>&1 </dev/null || rc=$?
+    phase_ended "$phase" "$rc" $((SECONDS - start))
   done
+  for phase in $side; do
+    rc=0
+    wait "${phase#*:}" || rc=$?
+    phase=${phase%:*}
+    phase_ended "$phase" "$rc" $(($(stat -c %Y "$ci/$phase.log") - began))
+  done
+  trap - EXIT
   say "all: $SECONDS s"
   echo "$passed passed, $failed failed, $skipped skipped"
   [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
+
+# start_beside PHASE...: starts those of $beside, each with a process group of its own, which ends with this script.
+# Sets $side to "PHASE:PID"s.
+start_beside() {
+  local phase
+  began=$(date +%s)
+  for phase in "$@"; do
+    case " ${beside-} " in
+      *" $phase "*)
+        say "$phase, beside the others: $(about "$phase")"
+        setsid "$self" --run-phase "$phase" >"$ci/$phase.log" 2>&1 </dev/null &
+        side="$side $phase:$!"
+        ;;
+    esac
+  done
+  trap 'for phase in $side; do kill -- -"${phase#*:}" 2>/dev/null || :; done' EXIT
+  trap 'exit 1' HUP INT TERM
+}
+
+# phase_ended PHASE STATUS SECONDS: reports it, and adds to the counts
+phase_ended() {
+  local p f s
+  read -r p f s <<<"$(counts "$ci/$1.log" "$2")"
+  report "$ci/$1.log" "$2"
+  say "$1: $p passed, $f failed, $s skipped; $3 s"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
