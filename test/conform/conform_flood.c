@@ -189,6 +189,27 @@ static void announce_put(cf_t *cf, kvcl_rmem_h to, uint64_t op)
     kvcl_unlock(cf->ctx);
 }
 
+static kvcl_msg_fn_t    take_put;
+static _Atomic uint64_t *n_taken; /* the announced puts that the victim has read */
+
+static void count_put(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                      size_t len)
+{
+    take_put(ctx, peer, msg, hdr_len, data, len);
+    atomic_fetch_add(n_taken, 1);
+}
+
+static void count_puts(cf_t *cf)
+{
+    n_taken = cf_word(cf, 1);
+    if (cf->rank == VICTIM) {
+        kvcl_lock(cf->ctx);
+        take_put                           = cf->ctx->handlers[KVCL_MSG_PUT].fn;
+        cf->ctx->handlers[KVCL_MSG_PUT].fn = count_put;
+        kvcl_unlock(cf->ctx);
+    }
+}
+
 static size_t taking_bytes(cf_t *cf, const kvcl_peer_t *peer)
 {
     size_t bytes;
@@ -212,6 +233,7 @@ static void puts_that_are_not_served(cf_t *cf)
         CF_OK(cf, kvcl_put_bytes(mem.of[VICTIM], 0, mem.addr, 1, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
     }
+    count_puts(cf);
     cf_fence(cf);
     if (cf->rank == EVIL) {
         kvcl_lock(cf->ctx);
@@ -219,8 +241,8 @@ static void puts_that_are_not_served(cf_t *cf)
         kvcl_unlock(cf->ctx);
         for (i = 1; (i <= PUTS) && (atomic_load(cf_word(cf, 0)) == 0); ++i) {
             announce_put(cf, mem.of[VICTIM], i);
-            if (i % 256 == 0) {
-                cf_sleep_us(cf, 1000);
+            while ((i > atomic_load(n_taken) + 1024) && (atomic_load(cf_word(cf, 0)) == 0)) { /* the victim does read */
+                cf_sleep_us(cf, 100);
                 cf_alive(cf);
             }
         }
