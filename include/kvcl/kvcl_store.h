@@ -263,6 +263,13 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * before the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With
  * fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK.
  *
+ * With KVCL_PUT_STAYS and R of 2 or more, the first of the other ranks fetches the blocks from the caller's cache,
+ * while this rank copies them into its pool: the put completes sooner. The blocks that the pool lacks must then be
+ * unpublished, each once (KVCL_ERR_BUSY). If the put ends before its bytes are copied, other ranks keep the copies that
+ * they have made by then, which params->copies does not count. Puts that the call copies itself ignore the flag. So do
+ * puts into other ranks' pools, whose blocks are always fetched from the caller's cache. After completion no rank keeps
+ * bytes that it reads there.
+ *
  * When the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at once;
  * with KVCL_PUT_WAIT it blocks until there is room or the deadline has passed.
  * @return KVCL_OK, KVCL_ERR_NO_SPACE, KVCL_ERR_BAD_LAYOUT (the pool has no such size of block),
@@ -298,7 +305,8 @@ KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *k
 
 /**
  * Publish n blocks of a local cache in place. Their bytes must not change until they are withdrawn or evicted.
- * Completes when the directory lists them; then every rank's match sees them.
+ * Completes when the directory lists them; then every rank's match sees them. The call itself reads all bytes, for the
+ * checksums, so that a withdraw after it finds the blocks published; with KVCL_STORE_NO_CHECKSUM it reads none.
  * @return KVCL_OK, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_BUSY (a block is published already), KVCL_ERR_UNSUPPORTED (the
  *         process has made 65,535 caches before this one: a store takes none then). Later: KVCL_ERR_NO_SPACE (the
  *         home's part of the directory is full; such blocks are simply not found).

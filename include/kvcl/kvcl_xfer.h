@@ -28,6 +28,8 @@ typedef struct kvcl_recv_info {
                                          owner or copying thread; KVCL_BACKGROUND_SHARE percent remain for this one */
 #define KVCL_PUT_WAIT   UINT64_C(0x4) /* kvcl_store_put: if the pool has no room, wait for it until the deadline */
 #define KVCL_PUT_TO     UINT64_C(0x8) /* kvcl_store_put, kvcl_store_upsert: into the pool of rank to_rank */
+#define KVCL_PUT_STAYS  UINT64_C(0x10) /* kvcl_store_put: other ranks may fetch the blocks from the caller's cache until
+                                          the request has completed */
 
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
@@ -77,7 +79,7 @@ typedef struct kvcl_xfer_params {
  *   kvcl_barrier              -                -
  *   kvcl_allgather            -                -
  *   kvcl_store_get            -                status
- *   kvcl_store_put            PUT_WAIT, PUT_TO status, replicas, copies, tenant, to_rank
+ *   kvcl_store_put            PUT_WAIT, PUT_TO, PUT_STAYS status, replicas, copies, tenant, to_rank
  *   kvcl_store_upsert         PUT_TO           status, replicas, copies, tenant, to_rank
  *   kvcl_store_publish        -                status
  *   kvcl_store_remove         -                status

@@ -56,7 +56,8 @@ static const struct {
     [KVCL_CALL_BARRIER] = {"kvcl_barrier", 0, 0},
     [KVCL_CALL_ALLGATHER] = {"kvcl_allgather", 0, 0},
     [KVCL_CALL_STORE_GET] = {"kvcl_store_get", 0, STATUS},
-    [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT | KVCL_PUT_TO, STATUS | PUTS | TO_RANK},
+    [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT | KVCL_PUT_TO | KVCL_PUT_STAYS,
+                             STATUS | PUTS | TO_RANK},
     [KVCL_CALL_STORE_UPSERT] = {"kvcl_store_upsert", KVCL_PUT_TO, STATUS | PUTS | TO_RANK},
     [KVCL_CALL_STORE_PUBLISH] = {"kvcl_store_publish", 0, STATUS},
     [KVCL_CALL_STORE_REMOVE] = {"kvcl_store_remove", 0, STATUS},
@@ -89,7 +90,8 @@ static const struct {
 } flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE},
              {"KVCL_BACKGROUND", KVCL_BACKGROUND},
              {"KVCL_PUT_WAIT", KVCL_PUT_WAIT},
-             {"KVCL_PUT_TO", KVCL_PUT_TO}};
+             {"KVCL_PUT_TO", KVCL_PUT_TO},
+             {"KVCL_PUT_STAYS", KVCL_PUT_STAYS}};
 
 const kvcl_xfer_params_t kvcl_xfer_defaults = {.size = sizeof(kvcl_xfer_params_t)};
 

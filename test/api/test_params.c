@@ -208,7 +208,8 @@ static bool has_word(const char *row, const char *word)
 static void set_flag(kvcl_xfer_params_t *p, const char *name)
 {
     p->flags = (strcmp(name, "LAYERWISE") == 0) ? KVCL_LAYERWISE : (strcmp(name, "BACKGROUND") == 0) ? KVCL_BACKGROUND
-             : (strcmp(name, "PUT_TO") == 0) ? KVCL_PUT_TO : KVCL_PUT_WAIT;
+             : (strcmp(name, "PUT_TO") == 0) ? KVCL_PUT_TO : (strcmp(name, "PUT_STAYS") == 0) ? KVCL_PUT_STAYS
+             : KVCL_PUT_WAIT;
 }
 
 static void set_field(kvcl_xfer_params_t *p, unsigned field)
@@ -267,7 +268,7 @@ static kvcl_xfer_params_t short_one(void)
 
 START_TEST(each_call_takes_its_flags_and_fields_and_no_others)
 {
-    static const char *const flags[] = {"LAYERWISE", "BACKGROUND", "PUT_WAIT", "PUT_TO"};
+    static const char *const flags[] = {"LAYERWISE", "BACKGROUND", "PUT_WAIT", "PUT_TO", "PUT_STAYS"};
     char       line[256], said[64];
     const char *row = documented(calls[_i].name, line, sizeof(line));
     unsigned   i;

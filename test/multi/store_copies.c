@@ -1,10 +1,13 @@
 /*
  * Several copies of each block: the number that a put reports, their presence, and continued eviction from full pools.
  */
+#include "core/context.h"
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>
 
 enum { KEYS = 40 };
+
+static uint64_t put_flags; /* of all puts */
 
 static unsigned wanted(const world_t *w, unsigned replicas)
 {
@@ -32,6 +35,7 @@ static void put_mine(world_t *w, kvcl_store_h store, kvcl_cache_h cache, const c
         fill(cache, i, &keys[i]);
     }
     memset(copies, 0xee, sizeof(copies));
+    p.flags    = put_flags;
     p.replicas = replicas;
     p.copies   = copies;
     CHECK(w, DO(kvcl_store_put(store, keys, KEYS, cache, ids, &p, &req)) == KVCL_OK, "put %s", what);
@@ -162,6 +166,64 @@ void test_copies_full(world_t *w)
     sync_all(w);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
+}
+
+/* Puts that are canceled at any time, and whose blocks change at once: what other ranks have copied by then has the
+ * bytes of its key. The next put takes the same blocks. */
+static void cancel_some(world_t *w)
+{
+    enum { ROUNDS = 60 };
+    kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
+    kvcl_cache_h       cache = make_cache(w, "canceled", 2 * KEYS, false);
+    kvcl_store_h       store = open_with(w, 1, 16 * KEYS);
+    uint8_t            other[BLOCK];
+    kvcl_status_t      status[KEYS];
+    kvcl_key_t         keys[KEYS];
+    uint32_t           ids[KEYS], i, round;
+    kvcl_rand_t        rnd;
+    kvcl_req_h         req;
+
+    kvcl_rand_seed(&rnd, w->seed + (uint64_t)w->rank);
+    memset(other, 0xee, sizeof(other));
+    p.flags = put_flags;
+    for (round = 0; round < ROUNDS; ++round) {
+        for (i = 0; i < KEYS; ++i) {
+            keys[i] = key_of("canceled", (uint64_t)w->rank, (round * KEYS) + i);
+            ids[i]  = i;
+            fill(cache, i, &keys[i]);
+        }
+        p.replicas = 2 + kvcl_rand_below(&rnd, 3);
+        KVCL_TRY(kvcl_store_put(store, keys, KEYS, cache, ids, &p, &req));
+        nap(kvcl_rand_below(&rnd, 1000000));
+        kvcl_req_cancel(req);
+        (void)!wait_for(req);
+        for (i = 0; i < KEYS; ++i) {
+            KVCL_TRY(kvcl_cache_write_block(cache, i, other, sizeof(other)));
+            ids[i] = KEYS + i;
+        }
+        (void)!DO(kvcl_store_get(store, keys, KEYS, cache, ids, status, NULL, &req));
+        for (i = 0; i < KEYS; ++i) {
+            CHECK(w, (status[i] == KVCL_OK) ? holds(cache, ids[i], &keys[i]) : (status[i] == KVCL_ERR_NOT_FOUND),
+                  "round %u, block %u: %s", round, i, kvcl_status_text(status[i]));
+        }
+    }
+    sync_all(w);
+    kvcl_store_close(store);
+    kvcl_cache_destroy(cache);
+}
+
+/* The same with KVCL_PUT_STAYS: other ranks fetch the caller's blocks, which the next put takes again. */
+void test_copies_stay(world_t *w)
+{
+    uint64_t usual = w->ctx->config.inline_copy;
+
+    w->ctx->config.inline_copy = (uint64_t)2 * BLOCK;
+    put_flags                  = KVCL_PUT_STAYS;
+    test_copies(w);
+    test_copies_full(w);
+    cancel_some(w);
+    put_flags                  = 0;
+    w->ctx->config.inline_copy = usual;
 }
 
 /* One rank of a put's chain has no room. A rank of the chain that has made its copy does not treat the chain as

@@ -69,22 +69,23 @@ class Store(_kvcl.Store):
         return self._get(Request(), keys, cache, blocks, timeout)
 
     def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
-            to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
+            to: Optional[int] = None, stays: bool = False, timeout: Optional[float] = None) -> Request:
         """Copy local blocks into this rank's pool and publish the copies; other ranks make replicas - 1 more. Do not
         change the blocks until the request has completed.
 
         to: the rank whose pool takes the first copy instead of this rank's. A put of a rank without a pool goes into
-        the nearest pools.
+        the nearest pools. stays: other ranks may fetch the blocks from the cache, while this rank still copies them: a
+        large put of two replicas or more completes sooner. The blocks must be unpublished, each once.
         request.copies: the number of copies of each. tenant: the owner of the blocks (quota()); 0: none. Without room
         the call raises NoSpace; with wait it blocks until there is room, or the deadline has passed.
         """
-        return self._put(Request(), keys, cache, blocks, replicas, tenant, wait, to, timeout)
+        return self._put(Request(), keys, cache, blocks, replicas, tenant, wait, to, stays, timeout)
 
     def upsert(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
                to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
         """Replace the blocks of the keys, everywhere. In between they are absent. Blocks for the first
         parts; without room it raises NoSpace and has changed nothing."""
-        return self._upsert(Request(), keys, cache, blocks, replicas, tenant, wait, to, timeout)
+        return self._upsert(Request(), keys, cache, blocks, replicas, tenant, wait, to, False, timeout)
 
     def publish(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
         """Publish blocks in place: their bytes must not change until they are withdrawn or evicted."""

@@ -308,6 +308,20 @@ def test_a_put_to_a_rank_is_in_its_pool(ctx, store):
             store.put(keys, cache, [0], to=1)
 
 
+def test_a_put_whose_blocks_stay_takes_each_of_them_once(monkeypatch):
+    monkeypatch.setenv("KVCL_INLINE_COPY", "0")
+    keys = [kvcl.key_from_string(name) for name in ("one", "two")]
+    with kvcl.Context(boot="self") as ctx:
+        with kvcl.Store(ctx.world, dram_bytes=16 * BLOCK, block_bytes=BLOCK, dir_entries=4096) as store:
+            with ctx.cache("mine", kvcl.Layout.bytes(4, BLOCK)) as cache:
+                store.put(keys, cache, [1, 1], replicas=2).wait(10)
+                store.remove(keys).wait(10)
+                with pytest.raises(kvcl.Busy):
+                    store.put(keys, cache, [1, 1], replicas=2, stays=True)
+                store.put(keys, cache, [1, 2], replicas=2, stays=True).wait(10)
+                assert store.exists(keys) == [True, True]
+
+
 def test_a_tenant_sees_its_own_blocks_only(store):
     key, other = b"k" * 32, b"o" * 32
     with store.tenant(7, b"a secret of the first tenant") as a, store.tenant(8, b"a secret of the second one") as b:

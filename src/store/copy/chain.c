@@ -6,7 +6,7 @@
  * from the one before it, so the bytes leave this rank once. Copies that a chain did not make, because a rank had no
  * room or failed, are requested from other ranks in further rounds (chain_rounds.c), until all copies exist or every
  * rank was tried. The request completes when the directory and every chain have answered; a rank lists its copies
- * before it answers.
+ * before it answers. With KVCL_PUT_STAYS the first chain fetches the caller's blocks (put_stays.c).
  */
 #include "config.h"
 #include "base/error.h"
@@ -14,6 +14,7 @@
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
 #include "store/pool/publish.h"
+#include "store/pool/publish_own.h"
 #include "store/words.h"
 
 #include <stdio.h>
@@ -61,11 +62,22 @@ static kvcl_status_t verdict(kvcl_chain_t *chain)
     return chain->status;
 }
 
+void kvcl_chain_end_early(kvcl_chain_early_t *early)
+{
+    if (early != NULL) {
+        kvcl_assert_locked(early->owner->store->ctx);
+        kvcl_own_hide(early->owner, early->recs, early->n);
+        free(early);
+    }
+}
+
 void kvcl_chain_part_over(kvcl_chain_t *chain)
 {
     kvcl_assert_locked(chain->store->ctx);
     if (--chain->outstanding == 0) {
         store_counts(chain);
+        kvcl_chain_end_early(chain->early);
+        chain->early = NULL;
         kvcl_owner_pin_recs(chain->pool, chain->recs, chain->n, false);
         --chain->store->ops;
         kvcl_req_complete(&chain->req, verdict(chain));
@@ -108,9 +120,11 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
 
 static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size_t cap)
 {
-    if ((status == KVCL_ERR_NO_SPACE) && (kvcl_container_of((kvcl_req_t *)req, kvcl_chain_t, req)->n == 0)) {
+    const kvcl_chain_t *chain = kvcl_container_of((kvcl_req_t *)req, kvcl_chain_t, req);
+
+    if ((status == KVCL_ERR_NO_SPACE) && (chain->n == 0)) {
         snprintf(buf, cap, "the pool had room for them when the call was made, but blocks were pinned since; no block "
-                 "was put: unpin or remove blocks, or open the store with more dram_bytes");
+                 "was put into it: unpin or remove blocks, or open the store with more dram_bytes");
         return true;
     }
     if (status == KVCL_ERR_NO_SPACE) {
@@ -118,8 +132,9 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
                  "params.copies has the number of each: unpin or remove blocks there");
         return true;
     }
-    if ((status == KVCL_ERR_TIMED_OUT) && (kvcl_container_of((kvcl_req_t *)req, kvcl_chain_t, req)->n == 0)) {
-        snprintf(buf, cap, "its deadline has passed; no block was put: raise params.timeout_ns (0: KVCL_TIMEOUT)");
+    if ((status == KVCL_ERR_TIMED_OUT) && (chain->n == 0)) {
+        snprintf(buf, cap, "its deadline has passed; no block was put into this rank's pool: raise params.timeout_ns "
+                 "(0: KVCL_TIMEOUT)");
         return true;
     }
     return kvcl_store_explain(status, buf, cap);
@@ -235,6 +250,7 @@ kvcl_status_t kvcl_chain_open(kvcl_owner_t *pool, kvcl_chain_fill_t *fill, size_
         chain->req.timing = *timing;
     }
     chain->fill        = fill;
+    chain->early       = (fill != NULL) ? fill->early : NULL;
     chain->outstanding = 1;
     ++pool->store->ops;
     if (req_p != NULL) {

@@ -7,11 +7,13 @@
 #include "store/store.h"
 
 typedef struct kvcl_chain kvcl_chain_t;
+typedef struct kvcl_chain_early kvcl_chain_early_t;
 
 /* What fills the blocks before they are listed. */
 typedef struct kvcl_chain_fill {
     /* Lock held; may be called more than once. Leads to kvcl_chain_filled() with this status, now or later. */
     void (*stop)(struct kvcl_chain_fill *fill, kvcl_status_t status);
+    kvcl_chain_early_t *early; /* taken by kvcl_stays_take(), or NULL; the chain's once it is open */
 } kvcl_chain_fill_t;
 
 /** No lock. Lists blocks of a class of the local pool, and requests copies - 1 more of each from other ranks. item[i]:
@@ -27,5 +29,7 @@ kvcl_status_t kvcl_chain_open(kvcl_owner_t *pool, kvcl_chain_fill_t *fill, size_
  * most as many as were announced. Other statuses end the put. */
 void kvcl_chain_filled(kvcl_chain_t *chain, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
                        kvcl_status_t status);
+/** Lock held. No rank gets these blocks from here on: they are the caller's again. Frees early (may be NULL). */
+void kvcl_chain_end_early(kvcl_chain_early_t *early);
 
 #endif

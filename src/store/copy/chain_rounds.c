@@ -16,9 +16,40 @@
 
 #define BUSY_PAUSE_NS (5 * KVCL_NS_PER_MS)
 
+/* Are the caller's blocks fetched, not yet the pool's? */
+static bool is_early(const kvcl_chain_t *chain)
+{
+    return (chain->early != NULL) && !chain->early->counted;
+}
+
+/* The copies of block i of the RPCs under way. */
+static uint8_t *made_of(kvcl_chain_t *chain, uint32_t i)
+{
+    return is_early(chain) ? &chain->early->made[chain->early->items[i]] : &chain->made[i];
+}
+
+/* Take over the numbers of copies that were made of the caller's blocks, once. Returns how many blocks, order[0..), the
+ * same ranks are still to fetch. */
+static uint32_t count_early(kvcl_chain_t *chain)
+{
+    const bool early = is_early(chain);
+    uint32_t   n     = 0, i;
+
+    for (i = 0; early && (i < chain->n); ++i) {
+        uint8_t made = chain->early->made[chain->item[i]];
+        chain->made[i]  = (made != 0) ? made : 1;
+        chain->order[n] = i;
+        n += (made == 0) ? 1 : 0;
+    }
+    if (early) {
+        chain->early->counted = true;
+    }
+    return (early && (chain->early->places != 0)) ? n : 0;
+}
+
 static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
 {
-    kvcl_chain_t          *chain = rpc->arg;
+    kvcl_chain_t     *chain = rpc->arg;
     const uint8_t    *made  = (const uint8_t *)data + sizeof(kvcl_copy_tail_t);
     kvcl_copy_tail_t tail;
     uint32_t         taken = 0, i;
@@ -27,7 +58,7 @@ static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
     if (status == KVCL_OK) {
         memcpy(&tail, data, sizeof(tail));
         for (i = 0; i < rpc->n; ++i) {
-            uint8_t *at = &chain->made[rpc->order[i]];
+            uint8_t *at = made_of(chain, rpc->order[i]);
             *at = (uint8_t)((made[i] < chain->copies - *at) ? *at + made[i] : chain->copies);
             taken += (made[i] != 0) ? 1 : 0;
         }
@@ -44,7 +75,7 @@ static void on_chain(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
             chain->tried[rpc->rank] = 0;
         }
     }
-    if ((chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->rpcs) && !chain->posting) {
+    if ((chain->status == KVCL_OK) && (chain->fill == NULL) && !chain->posting) {
         kvcl_chain_next_round(chain);
     }
     kvcl_chain_part_over(chain);
@@ -78,22 +109,27 @@ static uint8_t least_made(const kvcl_chain_t *chain, uint32_t n)
     return least;
 }
 
-/* Lock held. Post one chain: these n blocks (order[]), these ranks. */
-static void post_chain(kvcl_chain_t *chain, uint32_t n, const uint16_t *ranks, unsigned places)
+/* While the pool lacks the blocks, its copies are not counted, and no home lists the blocks. */
+void kvcl_chain_post(kvcl_chain_t *chain, uint32_t from, uint32_t n, const uint16_t *ranks, unsigned places)
 {
-    kvcl_copy_head_t head = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
-                             .n_next = (uint8_t)(places - 1), .there = least_made(chain, n)};
-    uint32_t         from, some;
-    kvcl_rpc_t       *rpc;
+    const bool             early  = is_early(chain);
+    const kvcl_store_rec_t *recs  = early ? chain->early->recs : chain->recs;
+    const uint32_t         *order = early ? chain->early->order : chain->order;
+    kvcl_copy_head_t       head   = {.copies = (uint8_t)chain->copies, .tenant = chain->tenant,
+                                     .n_next = (uint8_t)(places - 1), .there = early ? 0 : least_made(chain, n),
+                                     .flags = early ? KVCL_COPY_UNLISTED : 0};
+    const uint32_t         end    = from + n;
+    uint32_t               some, i;
+    kvcl_rpc_t             *rpc;
 
     kvcl_assert_locked(chain->store->ctx);
     memcpy(head.next, ranks + 1, head.n_next * sizeof(ranks[0]));
-    for (from = 0; from < places; ++from) {
-        kvcl_timing_path(&chain->req.timing, kvcl_store_path(chain->store, ranks[from]));
+    for (i = 0; i < places; ++i) {
+        kvcl_timing_path(&chain->req.timing, kvcl_store_path(chain->store, ranks[i]));
     }
-    for (from = 0; from < n; from += some) {
-        some = (n - from < KVCL_COPY_MAX) ? n - from : KVCL_COPY_MAX;
-        rpc  = kvcl_copy_request(chain->store, ranks[0], &head, chain->recs, chain->order + from, some);
+    for (; from < end; from += some) {
+        some = (end - from < KVCL_COPY_MAX) ? end - from : KVCL_COPY_MAX;
+        rpc  = kvcl_copy_request(chain->store, ranks[0], &head, recs, order + from, some);
         if (rpc == NULL) {
             chain->refused    = KVCL_ERR_NO_MEMORY;
             chain->refused_by = chain->store->me;
@@ -127,6 +163,18 @@ void kvcl_chain_next_round(kvcl_chain_t *chain)
     unsigned most, places, i;
 
     kvcl_assert_locked(chain->store->ctx);
+    if (!kvcl_list_is_empty(&chain->rpcs) || (chain->pause != NULL)) {
+        return; /* their end begins the round */
+    }
+    n = count_early(chain);
+    if (n != 0) {
+        chain->posting = true;
+        kvcl_chain_post(chain, 0, n, chain->early->ranks, chain->early->places);
+        chain->posting = false;
+        if (!kvcl_list_is_empty(&chain->rpcs)) {
+            return;
+        }
+    }
     if (chain->busy) {
         chain->busy         = false;
         chain->pause        = kvcl_store_timer_start(chain->store, BUSY_PAUSE_NS, after_pause, chain);
@@ -142,7 +190,7 @@ void kvcl_chain_next_round(kvcl_chain_t *chain)
             chain->tried[ranks[i]] = 1;
         }
         if (places != 0) {
-            post_chain(chain, n, ranks, places);
+            kvcl_chain_post(chain, 0, n, ranks, places);
         }
     } while ((places != 0) && !chain->busy && (chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->rpcs));
     chain->posting = false;

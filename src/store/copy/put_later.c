@@ -6,10 +6,11 @@
  * Owns: the promised and the taken blocks until they are published or free again, the arrays of the put, and copies of
  * the caller's keys and ids. Invariant: a put that is stopped reads no byte of the caller's cache once its request has
  * completed. Locks: the engine lock, dropped while a slice is copied.
+ *
+ * With KVCL_PUT_STAYS the blocks are filled in pieces. When one is filled, other ranks fetch it (put_stays.c).
  */
 #include "config.h"
 #include "base/error.h"
-#include "store/copy/chain.h"
 #include "store/copy/put_work.h"
 #include "store/pool/blocks.h"
 #include "xfer/copy.h"
@@ -17,7 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAKE = 1024 }; /* at least so many blocks are taken at a time: their homes are notified of evicted ones together */
+enum {
+    TAKE   = 1024, /* at least so many blocks are taken at a time: their homes are notified of evicted ones together */
+    PIECES = 8     /* at most, each of KVCL_INLINE_COPY bytes or more */
+};
 
 /* Its position is a number of blocks. */
 typedef struct later {
@@ -25,7 +29,8 @@ typedef struct later {
     kvcl_chain_fill_t fill;
     kvcl_put_work_t   work;
     kvcl_chain_t      *chain;
-    uint8_t           *copies; /* the user's array, or NULL */
+    size_t            from, to; /* the piece that is being filled */
+    uint8_t           *copies;  /* the user's array, or NULL */
     kvcl_key_t        *keys;
     uint32_t          *ids;
 } later_t;
@@ -61,6 +66,24 @@ static kvcl_status_t copy_slice(kvcl_copy_t *copy, uint64_t from, uint64_t to)
     return (status == KVCL_OK) ? kvcl_put_fill(work, (size_t)from, (size_t)to) : status;
 }
 
+/* Lock held. False: there is no further piece. Without early copies all blocks are one. */
+static bool next_piece(later_t *later)
+{
+    const kvcl_put_work_t *work = &later->work;
+    const kvcl_context_h  ctx   = work->pool->store->ctx;
+    const size_t          end   = work->n_todo + work->n_held, part = (end / PIECES) + 1;
+    const size_t          least = (size_t)(ctx->config.inline_copy / kvcl_owner_bytes(work->pool));
+    const size_t          piece = (later->fill.early == NULL) ? end : (part < least) ? least : part;
+
+    kvcl_assert_locked(ctx);
+    later->from = later->to;
+    later->to   = (end - later->from > piece) ? later->from + piece : end;
+    if (later->from < end) {
+        kvcl_copy_start(ctx, &later->copy, later->from, later->to);
+    }
+    return later->from < end;
+}
+
 static void on_copied(kvcl_copy_t *copy, kvcl_status_t status)
 {
     later_t        *later = kvcl_container_of(copy, later_t, copy);
@@ -69,6 +92,12 @@ static void on_copied(kvcl_copy_t *copy, kvcl_status_t status)
     kvcl_assert_locked(later->work.pool->store->ctx);
     if ((status == KVCL_OK) && later->work.pool->store->closing) {
         status = KVCL_ERR_SHUTDOWN;
+    }
+    if ((status == KVCL_OK) && (later->fill.early != NULL)) {
+        kvcl_stays_filled(later->chain, &later->work, later->from, later->to);
+    }
+    if ((status == KVCL_OK) && next_piece(later)) {
+        return;
     }
     if (status == KVCL_OK) {
         status = kvcl_owner_reserve(later->work.pool->store, later->work.n_todo);
@@ -113,23 +142,31 @@ kvcl_status_t kvcl_put_later(kvcl_put_work_t *work, const kvcl_xfer_params_t *p,
 {
     kvcl_context_h ctx    = work->pool->store->ctx;
     later_t        *later = make(work);
-    kvcl_status_t  status = KVCL_ERR_NO_MEMORY;
+    kvcl_status_t  status = KVCL_OK;
 
+    if (later == NULL) {
+        status = kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_put: no memory for %zu blocks", work->n);
+    } else if ((p->flags & KVCL_PUT_STAYS) && (work->copies > 1) && (work->n_todo != 0)) {
+        status = kvcl_stays_take(work, &later->fill.early);
+    }
     kvcl_lock(ctx);
-    if (later != NULL) {
+    if (status == KVCL_OK) {
         status = kvcl_chain_open(work->pool, &later->fill, work->n_todo + work->n_held, work->copies, &work->timing, p,
                                  req_p, &later->chain);
     }
     if (status != KVCL_OK) {
+        if (later != NULL) {
+            kvcl_chain_end_early(later->fill.early);
+        }
         kvcl_put_abort(work);
-        kvcl_unlock(ctx);
+        kvcl_unlock_quietly(ctx);
         free(later);
-        return kvcl_fail(status, "kvcl_store_put: no memory for %zu blocks", work->n);
+        return status;
     }
     work->arrays      = NULL;
     later->copies     = p->copies;
     later->copy.slice = kvcl_copy_slice_blocks(kvcl_owner_bytes(work->pool));
-    kvcl_copy_start(ctx, &later->copy, 0, work->n_todo + work->n_held);
+    (void)next_piece(later);
     kvcl_unlock(ctx);
     return KVCL_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef KVCL_STORE_COPY_PUT_WORK_H
 #define KVCL_STORE_COPY_PUT_WORK_H
 
+#include "store/copy/chain.h"
 #include "store/pool/pool.h"
 #include <kvcl/kvcl_xfer.h>
 
@@ -53,5 +54,10 @@ void kvcl_put_count(const kvcl_put_work_t *work, uint8_t *copies);
 /** No lock. The rest of a put whose blocks are taken or promised, as a request that takes and fills them first. On
  * success the arrays are the request's, and work has none. */
 kvcl_status_t kvcl_put_later(kvcl_put_work_t *work, const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/** No lock; KVCL_PUT_STAYS. Takes the caller's blocks that the pool lacks. */
+kvcl_status_t kvcl_stays_take(const kvcl_put_work_t *work, kvcl_chain_early_t **early_p) KVCL_MUST_CHECK;
+/** Lock held. Blocks [from, to) of todo have been filled: other ranks fetch them, from the caller's cache. */
+void kvcl_stays_filled(kvcl_chain_t *chain, const kvcl_put_work_t *work, size_t from, size_t to);
 
 #endif

@@ -222,17 +222,18 @@ static PyObject *move(PyObject *self, PyObject *args, int what, const char *name
     PyObject      *to  = Py_None;
     moved_t       m    = {0};
     bool          puts = (what == PUT) || (what == UPSERT);
-    int           wait = 0;
+    int           wait = 0, stays = 0;
     kvcl_status_t status;
     kvpy_op_t     *op;
 
     if (!((what == REMOVE) ? PyArg_ParseTuple(args, "OOO", &request, &keys, &timeout)
-          : puts           ? PyArg_ParseTuple(args, "OOOOOOpOO", &request, &keys, &cache, &ids, &replicas, &tenant,
-                                              &wait, &to, &timeout)
+          : puts           ? PyArg_ParseTuple(args, "OOOOOOpOpO", &request, &keys, &cache, &ids, &replicas, &tenant,
+                                              &wait, &to, &stays, &timeout)
                            : PyArg_ParseTuple(args, "OOOOO", &request, &keys, &cache, &ids, &timeout)) ||
         ((op = kvpy_op_new(request, name, store, timeout, &m.params)) == NULL)) {
         return NULL;
     }
+    m.params.flags |= stays ? KVCL_PUT_STAYS : 0;
     if ((moved_args(op, keys, cache, ids, &m) != 0) ||
         (puts && (kvpy_op_put(op, m.n, replicas, tenant, wait, &m.params) != 0)) || (to_rank(to, &m.params) != 0) ||
         (((what == PUBLISH) || (what == BCAST)) && (kvpy_obj_keep(store, m.cache) != 0))) {
