@@ -1,8 +1,8 @@
 /*
  * The list of algorithms as an array, names, and the one place that makes a plan.
  *
- * The signature mixes what all ranks must agree on: operation, algorithm, size, root, lengths. It
- * travels with each announcement, so ranks that planned differently learn it at the first message.
+ * The signature mixes what all ranks must agree on: operation, algorithm, size, root, lengths, reduction. It travels
+ * with each announcement, so ranks that planned differently learn it at the first message.
  */
 #include "config.h"
 
@@ -48,24 +48,57 @@ const char *kvcl_coll_path_name(kvcl_coll_path_t path)
     return (path == KVCL_COLL_PATH_SHM) ? "shm" : "net";
 }
 
-kvcl_status_t kvcl_coll_buffer_bytes(kvcl_coll_kind_t kind, const kvcl_coll_shape_t *shape,
-                                     uint64_t *bytes_p)
+int kvcl_coll_has_two_buffers(kvcl_coll_kind_t kind)
 {
-    if (kind == KVCL_COLL_ALLGATHER) {
-        if (__builtin_mul_overflow((uint64_t)shape->size, shape->len, bytes_p)) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM,
-                             "an allgather of %llu bytes from each of %u ranks is more than 2^64 bytes",
-                             (unsigned long long)shape->len, shape->size);
-        }
-        return KVCL_OK;
+    return (kind == KVCL_COLL_REDUCE_SCATTER) || (kind == KVCL_COLL_ALLTOALL) || (kind == KVCL_COLL_GATHER) ||
+           (kind == KVCL_COLL_SCATTER);
+}
+
+/* How many times len the largest buffer has. */
+static uint32_t copies_of(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape)
+{
+    if (alg->regions != NULL) {
+        return alg->regions(shape->size);
     }
-    *bytes_p = (kind == KVCL_COLL_BARRIER) ? 0 : shape->len;
+    return ((alg->kind == KVCL_COLL_BCAST) || (alg->kind == KVCL_COLL_ALLREDUCE)) ? 1 : shape->size;
+}
+
+kvcl_status_t kvcl_coll_buffer_bytes(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape,
+                                     kvcl_coll_bytes_t *bytes_p)
+{
+    const int is_root = (shape->rank == shape->root);
+    uint64_t  all;
+
+    if (__builtin_mul_overflow((uint64_t)copies_of(alg, shape), shape->len, &all)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %llu bytes for each of %u ranks are more than 2^64 bytes",
+                         kvcl_coll_kind_name(alg->kind), (unsigned long long)shape->len, shape->size);
+    }
+    *bytes_p = (kvcl_coll_bytes_t){shape->len, shape->len};
+    switch (alg->kind) {
+    case KVCL_COLL_ALLGATHER:
+    case KVCL_COLL_ALLREDUCE:
+    case KVCL_COLL_ALLTOALL:
+        *bytes_p = (kvcl_coll_bytes_t){all, all};
+        break;
+    case KVCL_COLL_REDUCE_SCATTER:
+        bytes_p->send = all;
+        break;
+    case KVCL_COLL_GATHER:
+        *bytes_p = is_root ? (kvcl_coll_bytes_t){0, all} : (kvcl_coll_bytes_t){shape->len, 0};
+        break;
+    case KVCL_COLL_SCATTER:
+        *bytes_p = is_root ? (kvcl_coll_bytes_t){all, 0} : (kvcl_coll_bytes_t){0, shape->len};
+        break;
+    default:
+        break;
+    }
     return KVCL_OK;
 }
 
 static uint32_t signature_of(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape)
 {
-    const uint64_t words[] = {alg->kind, shape->size, shape->root, shape->len, shape->chunk};
+    const uint64_t words[] = {alg->kind, shape->size, shape->root, shape->len, shape->chunk, shape->elem,
+                              shape->reduction};
     uint64_t       state   = 0;
     const char    *c;
     size_t         i;
@@ -81,7 +114,8 @@ static uint32_t signature_of(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t
     return (uint32_t)(state >> 32);
 }
 
-static kvcl_status_t check_shape(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape, uint64_t *bytes_p)
+static kvcl_status_t check_shape(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape,
+                                 kvcl_coll_bytes_t *bytes_p)
 {
     const char *name = kvcl_coll_kind_name(alg->kind);
 
@@ -93,13 +127,17 @@ static kvcl_status_t check_shape(const kvcl_coll_alg_t *alg, const kvcl_coll_sha
         return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: root %u in a communicator of %u ranks", name,
                          shape->root, shape->size);
     }
-    return kvcl_coll_buffer_bytes(alg->kind, shape, bytes_p);
+    if ((shape->elem > 1) && (shape->len % shape->elem != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %llu bytes are no whole elements of %u bytes", name,
+                         (unsigned long long)shape->len, shape->elem);
+    }
+    return kvcl_coll_buffer_bytes(alg, shape, bytes_p);
 }
 
 kvcl_status_t kvcl_coll_plan(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape, kvcl_plan_t *plan)
 {
-    uint64_t      bytes = 0;
-    kvcl_status_t status;
+    kvcl_coll_bytes_t bytes = {0, 0};
+    kvcl_status_t     status;
 
     kvcl_plan_init(plan);
     status = check_shape(alg, shape, &bytes);
@@ -107,12 +145,12 @@ kvcl_status_t kvcl_coll_plan(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t
         return status;
     }
     plan->signature = signature_of(alg, shape);
-    if ((shape->size > 1) && ((bytes > 0) || (alg->kind == KVCL_COLL_BARRIER))) {
+    if ((shape->size > 1) && ((shape->len > 0) || (alg->kind == KVCL_COLL_BARRIER))) {
         alg->plan(shape, plan);
     }
     status = kvcl_plan_seal(plan);
     if (status == KVCL_OK) {
-        status = kvcl_plan_check(plan, shape->rank, shape->size, bytes);
+        status = kvcl_plan_check(plan, shape->rank, shape->size, bytes.send, bytes.recv);
     }
     if (status != KVCL_OK) {
         kvcl_plan_fini(plan);

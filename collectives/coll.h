@@ -18,11 +18,19 @@
 #include <stdint.h>
 
 /* X(NAME, "name"). What the buffer is: bcast: len bytes, equal on all ranks afterwards;
- * allgather: size * len bytes, rank r's own part at r * len; barrier: none. */
+ * allgather: size * len bytes, rank r's own part at r * len; allreduce: len bytes, the input before and the result
+ * after; barrier: none. Those with two buffers, of which this rank's own part is copied by the caller:
+ * reduce_scatter: size * len bytes to send, len to receive into, which begin as this rank's part; alltoall: size * len
+ * each, the part for or from rank r at r * len; gather, scatter: size * len at the root, len elsewhere. */
 #define KVCL_COLL_MAP(X)                                                                           \
     X(BCAST, "bcast")                                                                              \
     X(BARRIER, "barrier")                                                                          \
-    X(ALLGATHER, "allgather")
+    X(ALLGATHER, "allgather")                                                                      \
+    X(ALLREDUCE, "allreduce")                                                                      \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
+    X(ALLTOALL, "alltoall")                                                                        \
+    X(GATHER, "gather")                                                                            \
+    X(SCATTER, "scatter")
 
 #define KVCL_COLL_ENUM(_name, _text) KVCL_COLL_##_name,
 typedef enum { KVCL_COLL_MAP(KVCL_COLL_ENUM) KVCL_COLL_COUNT } kvcl_coll_kind_t;
@@ -39,10 +47,12 @@ typedef enum {
 typedef struct kvcl_coll_shape {
     uint32_t         rank;
     uint32_t         size;
-    uint32_t         root;  /* bcast; else 0 */
+    uint32_t         root;  /* bcast, gather, scatter; else 0 */
     kvcl_coll_path_t path;
-    uint64_t         len;   /* bytes; allgather: per rank; barrier: 0 */
+    uint64_t         len;   /* bytes; allgather, alltoall, gather, scatter, reduce_scatter: per rank; barrier: 0 */
     uint64_t         chunk; /* bytes of a pipeline's piece; 0: do not cut */
+    uint32_t         elem;  /* allreduce, reduce_scatter: bytes of an element, which is not cut; else 0 */
+    uint32_t         reduction; /* these: a word that stands for the type and the operation (reduce.h) */
 } kvcl_coll_shape_t;
 
 typedef struct kvcl_coll_alg {
@@ -52,6 +62,9 @@ typedef struct kvcl_coll_alg {
     /* Append this rank's steps. Called with a valid shape of more than one rank that has work to do
      * (len > 0 or a barrier). A failed append sticks to the plan, so nothing need be tested here. */
     void (*plan)(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan);
+    /* Not NULL: the plan is for a buffer of that many times len, which begins with the input and ends with the result:
+     * the caller allocates it and copies. */
+    uint32_t (*regions)(uint32_t size);
 } kvcl_coll_alg_t;
 
 #define KVCL_COLL_ALGS(X)                                                                          \
@@ -60,7 +73,15 @@ typedef struct kvcl_coll_alg {
     X(bcast_chain)                                                                                 \
     X(barrier_dissemination)                                                                       \
     X(allgather_bruck)                                                                             \
-    X(allgather_ring)
+    X(allgather_ring)                                                                              \
+    X(allgather_direct)                                                                            \
+    X(allreduce_doubling)                                                                          \
+    X(allreduce_direct)                                                                            \
+    X(allreduce_ring)                                                                              \
+    X(reduce_scatter_pairwise)                                                                     \
+    X(alltoall_pairwise)                                                                           \
+    X(gather_flat)                                                                                 \
+    X(scatter_flat)
 
 #define KVCL_COLL_EXTERN(_name) extern const kvcl_coll_alg_t kvcl_coll_alg_##_name;
 KVCL_COLL_ALGS(KVCL_COLL_EXTERN)
@@ -75,9 +96,17 @@ const kvcl_coll_alg_t *kvcl_coll_alg_find(kvcl_coll_kind_t kind, const char *nam
 const char *kvcl_coll_kind_name(kvcl_coll_kind_t kind); /* "bcast" */
 const char *kvcl_coll_path_name(kvcl_coll_path_t path); /* "shm", "net" */
 
-/** Bytes of this rank's buffer. @return KVCL_OK, KVCL_ERR_INVALID_PARAM if size * len overflows. */
-kvcl_status_t kvcl_coll_buffer_bytes(kvcl_coll_kind_t kind, const kvcl_coll_shape_t *shape,
-                                     uint64_t *bytes_p) KVCL_MUST_CHECK;
+/** Has it a buffer to send from and another one to receive into? */
+int kvcl_coll_has_two_buffers(kvcl_coll_kind_t kind);
+
+typedef struct kvcl_coll_bytes {
+    uint64_t send; /* of this rank's buffer; with two, of the one that SENDs name */
+    uint64_t recv; /* the same, or of the one that RECVs name */
+} kvcl_coll_bytes_t;
+
+/** @return KVCL_OK, KVCL_ERR_INVALID_PARAM if a product overflows. */
+kvcl_status_t kvcl_coll_buffer_bytes(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape,
+                                     kvcl_coll_bytes_t *bytes_p) KVCL_MUST_CHECK;
 
 /**
  * Make this rank's plan, sealed and ready for an executor. No steps means nothing to do (one rank,

@@ -167,7 +167,8 @@ static void fill(const kvcl_exec_t *exec, kvcl_exec_op_t op, uint32_t index, kvc
         .k         = step->k,
         .step      = index,
         .off       = step->off,
-        .peer_off  = exec->steps[index].peer_off,
+        .peer_off  = step->peer_off,
+        .with      = step->with,
         .len       = step->len,
         .signature = exec->plan->signature,
         .status    = KVCL_OK,
@@ -323,8 +324,11 @@ kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u gives %llu bytes where %llu are due", peer,
                          (unsigned long long)len, (unsigned long long)exec->plan->steps[index].len);
     }
-    step->flags   |= STEP_ANNOUNCED;
-    step->peer_off = off;
+    if ((len > 0) && (off != exec->plan->steps[index].peer_off)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "announcement %u from rank %u is of bytes at %llu, not at %llu", k, peer,
+                         (unsigned long long)off, (unsigned long long)exec->plan->steps[index].peer_off);
+    }
+    step->flags |= STEP_ANNOUNCED;
     if (is_notice(exec, index)) {
         --peer_of(exec, index)->open;
     }

@@ -38,7 +38,8 @@
 
 typedef enum {
     KVCL_EXEC_ANNOUNCE, /* send to peer: k, off, len in the local buffer, signature */
-    KVCL_EXEC_PULL,     /* read len bytes at peer_off of the peer's buffer to off of the local one; then pulled(step) */
+    KVCL_EXEC_PULL,     /* read len bytes at peer_off of the peer's buffer to off of the local one, or reduce them with
+                           those at `with` (plan.h); then pulled(step) */
     KVCL_EXEC_ACK,      /* send to peer: its SEND k is done */
     KVCL_EXEC_ABORT     /* send to peer: status */
 } kvcl_exec_op_t;
@@ -50,6 +51,7 @@ typedef struct kvcl_exec_action {
     uint32_t       step;
     uint64_t       off;
     uint64_t       peer_off;
+    uint64_t       with;
     uint64_t       len;
     uint32_t       signature;
     kvcl_status_t  status;
@@ -64,7 +66,6 @@ enum { KVCL_EXEC_PULLS = 4, KVCL_EXEC_ANNOUNCES = 16 };
 
 /* Private from here. A step stands in one queue at most, linked by next. */
 typedef struct kvcl_exec_step {
-    uint64_t peer_off; /* RECV: where the announcement says the bytes are */
     uint32_t next;
     uint8_t  flags;    /* exec.c */
 } kvcl_exec_step_t;
@@ -111,8 +112,8 @@ int kvcl_exec_next(kvcl_exec_t *exec, kvcl_exec_action_t *action);
  * they are accepted and ignored.
  */
 
-/** @return as above; KVCL_ERR_INVALID_PARAM with a sentence, and the collective has failed with it,
- *  if the peer planned another collective or another length. */
+/** @return as above, KVCL_ERR_PROTOCOL also for bytes at another place than the plan's; KVCL_ERR_INVALID_PARAM with a
+ *  sentence, and the collective has failed with it, if the peer planned another collective or another length. */
 kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, uint64_t off, uint64_t len,
                                   uint32_t signature) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_exec_acked(kvcl_exec_t *exec, uint32_t peer, uint32_t k) KVCL_MUST_CHECK;

@@ -67,12 +67,26 @@ static uint32_t append(kvcl_plan_t *plan, kvcl_step_t step)
 
 uint32_t kvcl_plan_send(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after)
 {
-    return append(plan, (kvcl_step_t){.op = KVCL_STEP_SEND, .peer = peer, .off = off, .len = len, .after = after});
+    return append(plan, (kvcl_step_t){.op = KVCL_STEP_SEND, .peer = peer, .off = off, .len = len,
+                                      .with = KVCL_PLAN_COPY, .after = after});
 }
 
 uint32_t kvcl_plan_recv(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after)
 {
-    return append(plan, (kvcl_step_t){.op = KVCL_STEP_RECV, .peer = peer, .off = off, .len = len, .after = after});
+    return kvcl_plan_recv_from(plan, peer, off, off, len, after);
+}
+
+uint32_t kvcl_plan_recv_from(kvcl_plan_t *plan, uint32_t peer, uint64_t peer_off, uint64_t off, uint64_t len,
+                             uint32_t after)
+{
+    return kvcl_plan_reduce(plan, peer, peer_off, KVCL_PLAN_COPY, off, len, after);
+}
+
+uint32_t kvcl_plan_reduce(kvcl_plan_t *plan, uint32_t peer, uint64_t peer_off, uint64_t with, uint64_t off,
+                          uint64_t len, uint32_t after)
+{
+    return append(plan, (kvcl_step_t){.op = KVCL_STEP_RECV, .peer = peer, .peer_off = peer_off, .with = with,
+                                      .off = off, .len = len, .after = after});
 }
 
 /* What qsort compares: it has no argument for the plan. */
@@ -182,13 +196,15 @@ static int range_is_inside(uint64_t off, uint64_t len, uint64_t bytes)
     return (off <= bytes) && (len <= bytes - off);
 }
 
-kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t size, uint64_t bytes)
+kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t size, uint64_t send_bytes,
+                              uint64_t recv_bytes)
 {
     const char *what = NULL;
     uint32_t    i;
 
     for (i = 0; (i < plan->count) && (what == NULL); ++i) {
-        const kvcl_step_t *step = &plan->steps[i];
+        const kvcl_step_t *step  = &plan->steps[i];
+        const uint64_t     bytes = (step->op == KVCL_STEP_SEND) ? send_bytes : recv_bytes;
 
         if ((unsigned)step->op > KVCL_STEP_RECV) {
             what = "has no known operation";
@@ -196,6 +212,8 @@ kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t s
             what = "names a peer that is no other rank";
         } else if (!range_is_inside(step->off, step->len, bytes)) {
             what = "lies outside the buffer";
+        } else if ((step->with != KVCL_PLAN_COPY) && !range_is_inside(step->with, step->len, recv_bytes)) {
+            what = "has an operand outside the buffer";
         } else if ((step->after != KVCL_STEP_NONE) && (step->after >= i)) {
             what = "waits for a later step";
         }

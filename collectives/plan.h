@@ -1,11 +1,13 @@
 /*
  * A plan: what one rank does in one collective, as an array of steps.
  *
- * SEND   offer [off, off+len) of the local buffer to the peer, which pulls it.
- * RECV   pull len bytes of the peer's buffer to off of the local one.
+ * SEND   offer [off, off+len) of the local send buffer to the peer, which pulls it.
+ * RECV   pull len bytes at peer_off of the peer's send buffer to off of the local receive buffer; or, where `with` is
+ *        not KVCL_PLAN_COPY, write to off what they give when reduced with the len bytes at `with` of that buffer.
  *
- * The k-th SEND from a to b pairs with the k-th RECV at b from a, and their lengths are equal.
- * A step may start when the step `after` is done. A step without bytes is a notification.
+ * The two buffers are one, unless the collective has two (coll.h). The k-th SEND from a to b pairs with the k-th RECV
+ * at b from a: peer_off is the SEND's off, and their lengths are equal. A step may start when the step `after` is done.
+ * A step without bytes is a notification.
  *
  * Invariants: after < own index, so a plan has no cycle. A failed append sticks in plan->status and
  * makes all later ones do nothing. After seal the plan is read-only and may be shared.
@@ -22,6 +24,7 @@
 #include <stdint.h>
 
 #define KVCL_STEP_NONE UINT32_MAX
+#define KVCL_PLAN_COPY UINT64_MAX
 
 enum { KVCL_PLAN_MAX_STEPS = 1 << 20 };
 
@@ -30,6 +33,8 @@ typedef enum { KVCL_STEP_SEND, KVCL_STEP_RECV } kvcl_step_op_t;
 typedef struct kvcl_step {
     uint64_t       off;
     uint64_t       len;
+    uint64_t       peer_off; /* RECV */
+    uint64_t       with;     /* RECV: KVCL_PLAN_COPY, or the operand here */
     uint32_t       peer;
     uint32_t       after;     /* index of a step, or KVCL_STEP_NONE */
     kvcl_step_op_t op;
@@ -64,7 +69,12 @@ void kvcl_plan_fini(kvcl_plan_t *plan);
 
 /** Append a step. @return its index, for a later step's after; KVCL_STEP_NONE on failure. */
 uint32_t kvcl_plan_send(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after);
+/** The bytes have the same place at the peer. */
 uint32_t kvcl_plan_recv(kvcl_plan_t *plan, uint32_t peer, uint64_t off, uint64_t len, uint32_t after);
+uint32_t kvcl_plan_recv_from(kvcl_plan_t *plan, uint32_t peer, uint64_t peer_off, uint64_t off, uint64_t len,
+                             uint32_t after);
+uint32_t kvcl_plan_reduce(kvcl_plan_t *plan, uint32_t peer, uint64_t peer_off, uint64_t with, uint64_t off,
+                          uint64_t len, uint32_t after);
 
 /** Index the steps. @return the appends' status, KVCL_ERR_NO_MEMORY. */
 kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan) KVCL_MUST_CHECK;
@@ -73,10 +83,10 @@ kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan) KVCL_MUST_CHECK;
 uint32_t kvcl_plan_find_peer(const kvcl_plan_t *plan, uint32_t rank);
 
 /**
- * Is the sealed plan well-formed for @a rank of @a size and a buffer of @a bytes: do peers exist and differ from this
- * rank, are ranges in bounds, do dependencies point backwards? @return KVCL_OK, KVCL_ERR_INTERNAL naming the step.
+ * Is the sealed plan well-formed for @a rank of @a size and buffers of so many bytes: do peers exist and differ from
+ * this rank, are ranges in bounds, do dependencies point backwards? @return KVCL_OK, KVCL_ERR_INTERNAL naming the step.
  */
-kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t size,
-                              uint64_t bytes) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_plan_check(const kvcl_plan_t *plan, uint32_t rank, uint32_t size, uint64_t send_bytes,
+                              uint64_t recv_bytes) KVCL_MUST_CHECK;
 
 #endif

@@ -40,7 +40,7 @@ void kvcl_plan_cache_fini(kvcl_plan_cache_t *cache)
 static int shape_is_equal(const kvcl_coll_shape_t *a, const kvcl_coll_shape_t *b)
 {
     return (a->rank == b->rank) && (a->size == b->size) && (a->root == b->root) && (a->path == b->path) &&
-           (a->len == b->len) && (a->chunk == b->chunk);
+           (a->len == b->len) && (a->chunk == b->chunk) && (a->elem == b->elem) && (a->reduction == b->reduction);
 }
 
 /* The entry that has the plan, else the one to make it in: free, oldest, or NULL if all are lent out. */

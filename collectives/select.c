@@ -22,9 +22,17 @@ const char kvcl_coll_default_table[] = "bcast:shm:0-inf:flat:0-17,"
                                        "bcast:any:256K-inf:chain,"
                                        "barrier:any:0-inf:dissemination,"
                                        "allgather:any:0-32K:bruck,"
-                                       "allgather:any:32K-inf:ring";
+                                       "allgather:any:32K-inf:direct:0-17,"
+                                       "allgather:any:32K-inf:ring,"
+                                       "allreduce:any:0-16K:doubling,"
+                                       "allreduce:any:16K-inf:direct:0-17,"
+                                       "allreduce:any:16K-inf:ring,"
+                                       "reduce_scatter:any:0-inf:pairwise,"
+                                       "alltoall:any:0-inf:pairwise,"
+                                       "gather:any:0-inf:flat,"
+                                       "scatter:any:0-inf:flat";
 
-enum { FIELD_MAX = 32, FIELDS_MIN = 4, FIELDS_MAX = 5, ACCEPTED_MAX = 160 };
+enum { FIELD_MAX = 32, FIELDS_MIN = 4, FIELDS_MAX = 5, ACCEPTED_MAX = 256 };
 
 typedef struct field {
     char   text[FIELD_MAX];

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KVCL_COLL_TABLE_ROWS = 32 };
+enum { KVCL_COLL_TABLE_ROWS = 48 };
 
 /* The built-in rows, as kvcl_info prints them. */
 extern const char kvcl_coll_default_table[];

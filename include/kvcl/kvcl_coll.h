@@ -29,11 +29,86 @@ KVCL_API kvcl_status_t kvcl_barrier(kvcl_comm_h comm, const kvcl_xfer_params_t *
     KVCL_MUST_CHECK;
 
 /**
- * Every rank gets every rank's len bytes, in rank order, at out (size * len bytes). in may be out + rank * len. Meant
- * for small data: len at most 64 KiB, equal on all ranks.
+ * Every rank gets every rank's len bytes, in rank order, at out (size * len bytes). in may be out + rank * len. len
+ * must be equal on all ranks.
  */
 KVCL_API kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t len, void *out,
                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/*
+ * What the calls below have in common. Buffers are host memory, the caller's, and belong to the call until its request
+ * is complete: in is only read. in and out share no byte, unless a call names the place where in may be. What all ranks
+ * must give equally (root, length or count, type, operation) is compared with each message: a rank that learns of a
+ * difference ends with KVCL_ERR_INVALID_PARAM, and so do the others, unless they have finished; a rank that gives no
+ * bytes sends no message, and the others end by their deadline. After a failure out holds any bytes; in is unchanged.
+ * @a params: timeout_ns, cb and cb_arg; NULL, and @a req_p NULL: as in kvcl_xfer.h. Any thread.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNKNOWN_RANK (root), KVCL_ERR_NO_MEMORY. Later, by the request: the
+ *         errors at the top of this page, KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED.
+ */
+
+/* The type of an element; buffers are aligned to its size. Append only. */
+typedef enum {
+    KVCL_DTYPE_U8   = 0,
+    KVCL_DTYPE_I8   = 1,
+    KVCL_DTYPE_U16  = 2,
+    KVCL_DTYPE_I16  = 3,
+    KVCL_DTYPE_U32  = 4,
+    KVCL_DTYPE_I32  = 5,
+    KVCL_DTYPE_U64  = 6,
+    KVCL_DTYPE_I64  = 7,
+    KVCL_DTYPE_F16  = 8, /* IEEE 754 binary16; added and multiplied as f32, then rounded to nearest even */
+    KVCL_DTYPE_BF16 = 9, /* the upper half of an f32; computed in the same way */
+    KVCL_DTYPE_F32  = 10,
+    KVCL_DTYPE_F64  = 11
+} kvcl_dtype_t;
+
+/* Integers wrap. A minimum or maximum with a NaN is a NaN. The bitwise operations are for integers. Append only. */
+typedef enum {
+    KVCL_REDUCE_SUM  = 0,
+    KVCL_REDUCE_PROD = 1,
+    KVCL_REDUCE_MIN  = 2,
+    KVCL_REDUCE_MAX  = 3,
+    KVCL_REDUCE_AND  = 4,
+    KVCL_REDUCE_OR   = 5,
+    KVCL_REDUCE_XOR  = 6
+} kvcl_reduce_t;
+
+/**
+ * Reduce the count elements of every rank's in, each with those at its place; every rank gets the result at out. in may
+ * be out. The order of the operations depends on the number of ranks, the count and KVCL_COLL_TABLE alone: all ranks
+ * get the same bits, of floats too, and get them again from the same input.
+ */
+KVCL_API kvcl_status_t kvcl_allreduce(kvcl_comm_h comm, const void *in, void *out, size_t count, kvcl_dtype_t dtype,
+                                      kvcl_reduce_t op, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+
+/**
+ * Reduce as kvcl_allreduce; rank r gets the r-th count elements of the result, at out. in has size * count elements.
+ * out may be the place of these elements in in.
+ */
+KVCL_API kvcl_status_t kvcl_reduce_scatter(kvcl_comm_h comm, const void *in, void *out, size_t count,
+                                           kvcl_dtype_t dtype, kvcl_reduce_t op, const kvcl_xfer_params_t *params,
+                                           kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Give the r-th len bytes of in to rank r, which gets them at out, in the order of ranks: both have size * len bytes.
+ */
+KVCL_API kvcl_status_t kvcl_alltoall(kvcl_comm_h comm, const void *in, size_t len, void *out,
+                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * The root gets every rank's len bytes, in rank order, at out (size * len bytes; not looked at elsewhere). The root's
+ * in may be out + root * len.
+ */
+KVCL_API kvcl_status_t kvcl_gather(kvcl_comm_h comm, int root, const void *in, size_t len, void *out,
+                                   const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Rank r gets the r-th len bytes of the root's in (size * len bytes; not looked at elsewhere) at out. The root's out
+ * may be in + root * len.
+ */
+KVCL_API kvcl_status_t kvcl_scatter(kvcl_comm_h comm, int root, const void *in, size_t len, void *out,
+                                    const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

@@ -78,6 +78,11 @@ typedef struct kvcl_xfer_params {
  *   kvcl_bcast_bytes          -                -
  *   kvcl_barrier              -                -
  *   kvcl_allgather            -                -
+ *   kvcl_allreduce            -                -
+ *   kvcl_reduce_scatter       -                -
+ *   kvcl_alltoall             -                -
+ *   kvcl_gather               -                -
+ *   kvcl_scatter              -                -
  *   kvcl_store_get            -                status
  *   kvcl_store_put            PUT_WAIT, PUT_TO, PUT_STAYS status, replicas, copies, tenant, to_rank
  *   kvcl_store_upsert         PUT_TO           status, replicas, copies, tenant, to_rank

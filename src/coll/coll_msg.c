@@ -62,7 +62,7 @@ static kvcl_status_t announce_eager(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kv
     out->msg.flags |= KVCL_COLL_EAGER;
     op->req.ctx->stats.bytes_out += out->len;
     if (op->cache == NULL) {
-        return kvcl_peer_post(to->peer, &out->msg, sizeof(*out), (const char *)op->buf + out->off, out->len);
+        return kvcl_peer_post(to->peer, &out->msg, sizeof(*out), (const char *)op->in + out->off, out->len);
     }
     if (out->len > sizeof(small)) {
         bytes = malloc(out->len);
@@ -212,29 +212,12 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     return KVCL_OK;
 }
 
-/* Every algorithm has a byte at the same offset on all ranks: a pull uses one offset for both. */
-static kvcl_status_t check_place(const kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
-{
-    const kvcl_plan_t      *plan = &op->plan->plan;
-    uint32_t               i     = kvcl_plan_find_peer(plan, in->rank);
-    const kvcl_plan_peer_t *peer = (i == KVCL_STEP_NONE) ? NULL : &plan->peers[i];
-
-    if ((peer == NULL) || (in->k >= peer->recvs) || (in->signature != plan->signature)) {
-        return KVCL_OK; /* the executor checks it */
-    }
-    return ((in->len == 0) || (plan->steps[plan->index[peer->first_recv + in->k]].off == in->off)) ? KVCL_OK
-                                                                                                 : KVCL_ERR_PROTOCOL;
-}
-
 static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t *peer, const kvcl_msg_coll_t *in,
                         const void *data, size_t len)
 {
     bool          failed = (op->exec.status != KVCL_OK);
     kvcl_status_t status = check_same(op, in);
 
-    if (status == KVCL_OK) {
-        status = check_place(op, in);
-    }
     if (status == KVCL_OK) {
         status = kvcl_exec_announced(&op->exec, in->rank, in->k, in->off, in->len, in->signature);
     }

@@ -1,60 +1,18 @@
 /*
- * The public calls of collectives: they check their arguments, choose the algorithm, borrow the plan, resolve the
- * plan's peers (which may query boot, so no lock is held) and launch the operation.
+ * Posting a collective (coll_post.h): choose the algorithm, borrow the plan, resolve the plan's peers (which may query
+ * boot, so no lock is held), copy this rank's own part, and launch the operation.
  *
  * A call that fails takes no number in its communicator; the other ranks' collective then ends by its deadline.
  */
 #include "config.h"
 #include "base/checksum.h"
 #include "base/error.h"
+#include "coll/coll_post.h"
 #include "coll/coll_run.h"
-#include "handle/handle.h"
-#include "xfer/params.h"
 #include "weave/pieces.h"
-#include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALLGATHER_MAX = 64 * 1024 };
-
-/* One call's arguments. */
-typedef struct call {
-    const char         *name;
-    kvcl_call_id_t     call;
-    kvcl_coll_kind_t   kind;
-    kvcl_comm_h        comm;
-    int                root;
-    void               *buf;
-    const void         *in;  /* allgather: this rank's part */
-    kvcl_cache_h       cache;
-    const kvcl_sel_t   *sel;
-    uint64_t           len;  /* as kvcl_coll_shape_t.len */
-    kvcl_xfer_params_t params;
-} call_t;
-
-static kvcl_status_t check(const call_t *call)
-{
-    kvcl_status_t status = kvcl_comm_check(call->comm, call->root, call->name);
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if (call->comm->inter) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);
-    }
-    if ((call->sel != NULL) && (call->sel->tokens.end != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives transfer whole blocks: set sel.tokens to "
-                         "{0, 0}", call->name);
-    }
-    if (call->sel != NULL) {
-        return kvcl_xfer_local(call->comm->ctx, call->cache, call->sel, call->name);
-    }
-    if ((call->len > 0) && (call->buf == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the buffer is NULL", call->name);
-    }
-    return KVCL_OK;
-}
 
 /* The shape of a selected block, without strides; zero for opaque blocks, which match any of the same size. */
 static kvcl_token_t token_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
@@ -65,12 +23,13 @@ static kvcl_token_t token_of(const kvcl_shape_t *shape, const kvcl_sel_t *sel)
     return kvcl_shape_is_opaque(shape) ? (kvcl_token_t){0} : token;
 }
 
-static kvcl_status_t borrow_plan(call_t *call, kvcl_coll_comm_t **cc_p, kvcl_plan_entry_t **plan_p)
+static kvcl_status_t borrow_plan(kvcl_coll_call_t *call, kvcl_coll_comm_t **cc_p, kvcl_plan_entry_t **plan_p)
 {
     kvcl_context_h         ctx   = call->comm->ctx;
     kvcl_coll_shape_t      shape = {.rank = (uint32_t)call->comm->rank, .size = (uint32_t)call->comm->size,
                                     .root = (uint32_t)call->root, .path = KVCL_COLL_PATH_NET, .len = call->len,
-                                    .chunk = ctx->config.coll_chunk};
+                                    .chunk = ctx->config.coll_chunk, .elem = call->elem,
+                                    .reduction = call->reduction};
     const kvcl_coll_alg_t *alg;
     kvcl_status_t         status;
 
@@ -116,62 +75,136 @@ static kvcl_status_t find_peers(kvcl_comm_h comm, const kvcl_plan_t *plan)
     return status;
 }
 
+static bool has_root(kvcl_coll_kind_t kind)
+{
+    return (kind == KVCL_COLL_BCAST) || (kind == KVCL_COLL_GATHER) || (kind == KVCL_COLL_SCATTER);
+}
+
+/* The caller's buffers, or one for the regions of the algorithm. */
+static kvcl_status_t set_buffers(const kvcl_coll_call_t *call, kvcl_coll_op_t *op)
+{
+    kvcl_coll_bytes_t bytes;
+    kvcl_status_t     status = kvcl_coll_buffer_bytes(op->plan->alg, &op->plan->shape, &bytes);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    op->buf      = call->buf;
+    op->in       = kvcl_coll_has_two_buffers(call->kind) ? call->in : call->buf;
+    op->total    = bytes.recv;
+    op->in_total = bytes.send;
+    op->reduce   = call->reduce;
+    op->elem     = call->elem;
+    if (op->plan->alg->regions != NULL) {
+        op->work = malloc(bytes.recv);
+        if (op->work == NULL) {
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %llu bytes", call->name,
+                             (unsigned long long)bytes.recv);
+        }
+        op->result       = call->buf;
+        op->result_bytes = call->len;
+        op->buf          = op->work;
+        op->in           = op->work;
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t set_cache(const kvcl_coll_call_t *call, kvcl_coll_op_t *op)
+{
+    uint32_t *ids = malloc(call->sel->n_blocks * sizeof(*ids)); /* more than none: the plan has steps */
+
+    if (ids == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu block ids", call->name, call->sel->n_blocks);
+    }
+    memcpy(ids, call->sel->blocks, call->sel->n_blocks * sizeof(*ids));
+    op->cache       = call->cache;
+    op->sel         = *call->sel;
+    op->sel.blocks  = ids;
+    op->token       = token_of(&call->cache->shape, call->sel);
+    op->block_bytes = kvcl_sel_block_bytes(&call->cache->shape, call->sel);
+    return KVCL_OK;
+}
+
 /* One allocation: the operation, its peers, the executor's memory. */
-static kvcl_status_t make(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan, kvcl_coll_op_t **op_p)
+static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan,
+                          kvcl_coll_op_t **op_p)
 {
     size_t         peers = plan->plan.npeers * sizeof(kvcl_coll_peer_t);
     kvcl_coll_op_t *op   = calloc(1, sizeof(*op) + peers + kvcl_exec_bytes(&plan->plan));
-    uint32_t       i, *ids;
+    kvcl_status_t  status;
+    uint32_t       i;
 
     if (op == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call->name);
     }
-    op->cc    = cc;
-    op->call  = call->name;
-    op->root  = (call->kind == KVCL_COLL_BCAST) ? (uint32_t)call->root : UINT32_MAX;
-    op->plan  = plan;
-    op->peers = (kvcl_coll_peer_t *)(op + 1);
-    op->buf   = call->buf;
-    op->total = (call->kind == KVCL_COLL_ALLGATHER) ? call->len * (uint64_t)call->comm->size : call->len;
+    op->cc      = cc;
+    op->call    = call->name;
+    op->root    = has_root(call->kind) ? (uint32_t)call->root : UINT32_MAX;
+    op->to_root = (call->kind == KVCL_COLL_GATHER);
+    op->plan    = plan;
+    op->peers   = (kvcl_coll_peer_t *)(op + 1);
     for (i = 0; i < plan->plan.npeers; ++i) {
         op->peers[i].op   = op;
         op->peers[i].rank = plan->plan.peers[i].rank;
         kvcl_list_init(&op->peers[i].chunks);
     }
-    if (call->cache != NULL) {
-        ids = malloc(call->sel->n_blocks * sizeof(*ids)); /* more than none: the plan has steps */
-        if (ids == NULL) {
-            free(op);
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %zu block ids", call->name, call->sel->n_blocks);
-        }
-        memcpy(ids, call->sel->blocks, call->sel->n_blocks * sizeof(*ids));
-        op->cache       = call->cache;
-        op->sel         = *call->sel;
-        op->sel.blocks  = ids;
-        op->token       = token_of(&call->cache->shape, call->sel);
-        op->block_bytes = kvcl_sel_block_bytes(&call->cache->shape, call->sel);
+    status = set_buffers(call, op);
+    if ((status == KVCL_OK) && (call->cache != NULL)) {
+        status = set_cache(call, op);
+    }
+    if (status != KVCL_OK) {
+        kvcl_coll_discard(op);
+        return status;
     }
     kvcl_exec_init(&op->exec, &plan->plan, (char *)(op + 1) + peers, NULL);
     *op_p = op;
     return KVCL_OK;
 }
 
-static void place_my_part(const call_t *call)
+/* What this rank gives to itself. work: the buffer of the algorithm's regions, or NULL. */
+static void place_my_part(const kvcl_coll_call_t *call, void *work)
 {
-    char *place = (char *)call->buf + ((uint64_t)call->comm->rank * call->len);
+    const uint64_t at      = (uint64_t)call->comm->rank * call->len;
+    const bool     is_root = (call->comm->rank == call->root);
+    char           *out    = call->buf;
+    const char     *in     = call->in;
 
-    if ((call->kind == KVCL_COLL_ALLGATHER) && (call->in != place)) {
-        kvcl_copy_bytes(place, call->in, call->len);
+    switch (call->kind) {
+    case KVCL_COLL_ALLREDUCE:
+        out = (work != NULL) ? work : out;
+        break;
+    case KVCL_COLL_ALLGATHER:
+        out += at;
+        break;
+    case KVCL_COLL_REDUCE_SCATTER:
+        in += at;
+        break;
+    case KVCL_COLL_ALLTOALL:
+        out += at;
+        in += at;
+        break;
+    case KVCL_COLL_GATHER:
+        out = is_root ? (out + at) : NULL;
+        break;
+    case KVCL_COLL_SCATTER:
+        in  = is_root ? (in + at) : NULL;
+        break;
+    default:
+        return;
+    }
+    if ((in != out) && (in != NULL) && (out != NULL)) {
+        kvcl_copy_bytes(out, in, call->len);
     }
 }
 
 /* No steps: one rank, or no bytes. The collective still takes its number. Its callback, on another thread, may free the
  * communicator at once, so the plan is returned before. */
-static kvcl_status_t finish_empty(const call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan, kvcl_req_h *req_p)
+static kvcl_status_t finish_empty(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan,
+                                  kvcl_req_h *req_p)
 {
     kvcl_context_h ctx = call->comm->ctx;
 
-    place_my_part(call);
+    place_my_part(call, NULL);
     kvcl_lock(ctx);
     cc->seqs = ++call->comm->coll_seq;
     kvcl_plan_cache_put(&cc->plans, plan);
@@ -179,7 +212,7 @@ static kvcl_status_t finish_empty(const call_t *call, kvcl_coll_comm_t *cc, kvcl
     return kvcl_req_instant(ctx, KVCL_OK, call->params.cb, call->params.cb_arg, req_p);
 }
 
-static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
+static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
 {
     kvcl_context_h ctx = call->comm->ctx;
     kvcl_status_t  status;
@@ -192,7 +225,6 @@ static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *
     status = kvcl_req_start(&op->req, ctx, &kvcl_coll_class, call->params.timeout_ns, call->params.cb,
                             call->params.cb_arg, req_p != NULL);
     if (status == KVCL_OK) {
-        place_my_part(call);
         op->seq      = call->comm->coll_seq++;
         op->cc->seqs = call->comm->coll_seq;
         if (req_p != NULL) {
@@ -204,19 +236,13 @@ static kvcl_status_t launch(const call_t *call, kvcl_coll_op_t *op, kvcl_req_h *
     return status;
 }
 
-static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+kvcl_status_t kvcl_coll_post(kvcl_coll_call_t *call, kvcl_req_h *req_p)
 {
     kvcl_plan_entry_t *plan = NULL;
     kvcl_coll_op_t    *op   = NULL;
     kvcl_coll_comm_t  *cc;
-    kvcl_status_t     status = kvcl_xfer_params(params, call->call, &call->params);
+    kvcl_status_t     status;
 
-    if (status == KVCL_OK) {
-        status = check(call);
-    }
-    if (status != KVCL_OK) {
-        return status;
-    }
     if (call->sel != NULL) {
         call->len = kvcl_sel_bytes(&call->cache->shape, call->sel);
     }
@@ -232,6 +258,7 @@ static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_r
         status = make(call, cc, plan, &op);
     }
     if (status == KVCL_OK) {
+        place_my_part(call, op->work);
         status = launch(call, op, req_p);
     }
     if (status != KVCL_OK) {
@@ -241,56 +268,4 @@ static kvcl_status_t post(call_t *call, const kvcl_xfer_params_t *params, kvcl_r
         return_plan(call->comm->ctx, cc, plan);
     }
     return status;
-}
-
-kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const kvcl_sel_t *sel,
-                         const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
-{
-    call_t call = {.name = "kvcl_bcast", .call = KVCL_CALL_BCAST, .kind = KVCL_COLL_BCAST,
-                   .comm = comm, .root = root, .cache = cache,
-                   .sel = sel};
-
-    kvcl_status_t status = kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_bcast");
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if (sel == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_bcast: the selection is NULL");
-    }
-    return post(&call, params, req_p);
-}
-
-kvcl_status_t kvcl_bcast_bytes(kvcl_comm_h comm, int root, void *buf, size_t len, const kvcl_xfer_params_t *params,
-                               kvcl_req_h *req_p)
-{
-    call_t call = {.name = "kvcl_bcast_bytes", .call = KVCL_CALL_BCAST_BYTES, .kind = KVCL_COLL_BCAST,
-                   .comm = comm, .root = root, .buf = buf,
-                   .len = len};
-
-    return post(&call, params, req_p);
-}
-
-kvcl_status_t kvcl_barrier(kvcl_comm_h comm, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
-{
-    call_t call = {.name = "kvcl_barrier", .call = KVCL_CALL_BARRIER, .kind = KVCL_COLL_BARRIER, .comm = comm};
-
-    return post(&call, params, req_p);
-}
-
-kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t len, void *out, const kvcl_xfer_params_t *params,
-                             kvcl_req_h *req_p)
-{
-    call_t call = {.name = "kvcl_allgather", .call = KVCL_CALL_ALLGATHER, .kind = KVCL_COLL_ALLGATHER,
-                   .comm = comm, .buf = out, .in = in,
-                   .len = len};
-
-    if ((len > 0) && (in == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: in is NULL");
-    }
-    if (len > ALLGATHER_MAX) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_allgather: %zu bytes of each rank; at most %d", len,
-                         ALLGATHER_MAX);
-    }
-    return post(&call, params, req_p);
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "coll/coll_run.h"
+#include "weave/pieces.h"
 #include "xfer/flat.h"
 
 #include <stdlib.h>
@@ -24,11 +25,29 @@ void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream)
     kvcl_side_t side;
 
     if (op->cache == NULL) {
-        kvcl_stream_flat(stream, op->buf, op->total);
+        kvcl_stream_flat(stream, op->in, op->in_total);
         return;
     }
     side = kvcl_cache_side(op->cache, &op->sel);
     kvcl_stream_init(stream, &side, KVCL_STREAM_CANONICAL);
+}
+
+/* Bytes of a plain buffer are here: put them in their place, or reduce them. The lower rank's are the first operand. */
+static void take_bytes(kvcl_coll_op_t *op, uint32_t from, const kvcl_exec_action_t *action, const void *bytes)
+{
+    char       *to = (char *)op->buf + action->off;
+    const char *with;
+
+    if (action->with == KVCL_PLAN_COPY) {
+        kvcl_copy_bytes(to, bytes, action->len);
+        return;
+    }
+    with = (const char *)op->buf + action->with;
+    if (from < op->cc->rank) {
+        op->reduce(to, bytes, with, action->len / op->elem);
+    } else {
+        op->reduce(to, with, bytes, action->len / op->elem);
+    }
 }
 
 /* Report the step to the executor. */
@@ -57,23 +76,44 @@ static void pull_done(kvcl_pull_t *child, kvcl_status_t status)
     pull->state = KVCL_COLL_PULL_FREE;
     if (status < 0) {
         kvcl_req_take_why(&op->req, &child->req);
+    } else if ((pull->action.with != KVCL_PLAN_COPY) && !op->failing) {
+        take_bytes(op, pull->action.peer, &pull->action, pull->operand);
     }
     pulled(op, pull->step, status);
     op->advance(op);
 }
 
-static kvcl_status_t fill_pull(const kvcl_coll_op_t *op, const kvcl_coll_peer_t *from, kvcl_pull_t *child,
+/* Where a pull puts plain bytes: in their place, or where they are reduced from. NULL: no memory. */
+static char *place_of(kvcl_coll_pull_t *pull, const kvcl_exec_action_t *action)
+{
+    if (action->with == KVCL_PLAN_COPY) {
+        return (char *)pull->op->buf + action->off;
+    }
+    if (pull->operand_bytes < action->len) {
+        free(pull->operand);
+        pull->operand       = malloc(action->len);
+        pull->operand_bytes = (pull->operand != NULL) ? action->len : 0;
+    }
+    return pull->operand;
+}
+
+static kvcl_status_t fill_pull(const kvcl_coll_peer_t *from, kvcl_coll_pull_t *pull, kvcl_pull_t *child,
                                const kvcl_exec_action_t *action)
 {
-    kvcl_status_t status = KVCL_OK;
+    const kvcl_coll_op_t *op    = pull->op;
+    char                 *place = (op->cache == NULL) ? place_of(pull, action) : NULL;
+    kvcl_status_t        status = KVCL_OK;
 
+    if ((op->cache == NULL) && (place == NULL)) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %llu bytes to reduce", (unsigned long long)action->len);
+    }
     child->peer       = from->peer;
     child->from       = KVCL_FROM_OFFER;
     child->offer      = from->offer;
     child->ranged     = true;
-    child->range_from = action->off;
+    child->range_from = action->peer_off;
     child->total      = action->len;
-    child->buf        = op->buf;
+    child->buf        = (void *)((uintptr_t)place - action->peer_off); /* of a stream from 0 only the end is used */
     child->on_done    = pull_done;
     if (op->cache != NULL) {
         status = kvcl_pull_set_local(child, op->cache, &op->sel);
@@ -100,10 +140,11 @@ static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
     if (child == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
     }
-    status = fill_pull(op, from, child, action);
+    status = fill_pull(from, pull, child, action);
     if (status == KVCL_OK) {
         pull->state = KVCL_COLL_PULL_ACTIVE;
         pull->step  = action->step;
+        pull->action = *action;
         pull->pull  = child;
         child->arg  = pull;
         /* No deadline of its own: the collective's stops it. */
@@ -132,10 +173,14 @@ static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_ex
     if (found == NULL) {
         return false;
     }
-    kvcl_coll_stream(op, &stream);
-    kvcl_stream_seek(&stream, action->off);
-    if (kvcl_stream_scatter(&stream, found->bytes, found->len) != found->len) {
-        *status_p = KVCL_ERR_IO;
+    if (op->cache == NULL) {
+        take_bytes(op, from->rank, action, found->bytes);
+    } else {
+        kvcl_coll_stream(op, &stream);
+        kvcl_stream_seek(&stream, action->off);
+        if (kvcl_stream_scatter(&stream, found->bytes, found->len) != found->len) {
+            *status_p = KVCL_ERR_IO;
+        }
     }
     op->req.ctx->stats.bytes_in += found->len;
     kvcl_list_del(&found->link);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "weave/pieces.h"
 #include "xfer/describe.h"
 
 #include <stdio.h>
@@ -206,8 +207,21 @@ void kvcl_coll_launch(kvcl_coll_op_t *op)
 
 /* ---- the end ---- */
 
+static void free_memory(kvcl_coll_op_t *op)
+{
+    unsigned i;
+
+    for (i = 0; i < KVCL_EXEC_PULLS; ++i) {
+        free(op->pulls[i].operand);
+        op->pulls[i].operand = NULL;
+    }
+    free(op->work);
+    op->work = NULL;
+}
+
 void kvcl_coll_discard(kvcl_coll_op_t *op)
 {
+    free_memory(op);
     free((void *)op->sel.blocks);
     free(op);
 }
@@ -233,6 +247,10 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
     kvcl_list_del(&op->link);
     kvcl_list_del(&op->landed_link);
     kvcl_plan_cache_put(&cc->plans, op->plan);
+    if ((status == KVCL_OK) && (op->work != NULL)) {
+        kvcl_copy_bytes(op->result, (char *)op->work + (op->total - op->result_bytes), op->result_bytes);
+    }
+    free_memory(op);
     if (status != KVCL_OK) {
         kvcl_revoke(ctx); /* a silent peer may still be copying */
         kvcl_coll_comm_failure(cc, op->seq, status);
@@ -323,15 +341,16 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 static void describe(const kvcl_req_t *req, char *buf, size_t cap)
 {
     const kvcl_coll_op_t *op = kvcl_container_of((kvcl_req_t *)req, kvcl_coll_op_t, req);
+    const uint64_t       bytes = (op->total > op->in_total) ? op->total : op->in_total;
     char                 what[160] = "", root[32] = "";
 
     if (op->cache != NULL) {
         kvcl_describe_sel(&op->sel, what, sizeof(what));
     } else {
-        snprintf(what, sizeof(what), "%llu bytes", (unsigned long long)op->total);
+        snprintf(what, sizeof(what), "%llu bytes", (unsigned long long)bytes);
     }
     if (op->root != UINT32_MAX) {
-        snprintf(root, sizeof(root), " from rank %u", op->root);
+        snprintf(root, sizeof(root), " %s rank %u", op->to_root ? "to" : "from", op->root);
     }
     snprintf(buf, cap, "%s%s (number %llu of its communicator, at rank %u, %s%s%s%s)", op->call, root,
              (unsigned long long)op->seq, op->cc->rank, what, (op->cache != NULL) ? " of \"" : "",
@@ -354,7 +373,7 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
     case KVCL_ERR_BAD_LAYOUT:
     case KVCL_ERR_INVALID_PARAM:
         snprintf(buf, cap, "another rank called it with other arguments; its kvcl_req_error has both: give the same "
-                 "root, length and shape of blocks on all ranks");
+                 "root, length, type, operation and shape of blocks on all ranks");
         return true;
     default:
         return false;

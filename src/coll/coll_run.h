@@ -4,8 +4,8 @@
  * One kvcl_coll_op_t is one collective as this rank runs it, a request. Its life: posted (it waits while KVCL_COLL_OPEN
  * collectives of its communicator are in flight), begun (sessions with the plan's peers are established, then the
  * executor's actions are performed), over (executor finished, no peer reads the local buffer), complete.
- * Files: coll_post.c the public calls, coll_run.c the life, coll_pull.c the bytes, coll_msg.c messages,
- * coll_early.c early ones, coll_comm.c the state of a communicator, coll_room.c the room.
+ * Files: coll_calls.c the public calls, coll_post.c how they are posted, coll_run.c the life, coll_pull.c the bytes,
+ * coll_msg.c messages, coll_early.c early ones, coll_comm.c the state of a communicator, coll_room.c the room.
  *
  * All under the engine lock, except for calls that say otherwise.
  */
@@ -14,6 +14,7 @@
 
 #include "collectives/exec.h"
 #include "collectives/plan_cache.h"
+#include "collectives/reduce.h"
 #include "collectives/select.h"
 #include "core/comm.h"
 #include "coll/coll_wire.h"
@@ -77,6 +78,9 @@ typedef struct kvcl_coll_pull {
     kvcl_coll_pull_state_t state;
     uint32_t               step;
     kvcl_pull_t            *pull; /* ACTIVE */
+    kvcl_exec_action_t     action;
+    void                   *operand; /* owned, kept from one pull to the next: the bytes to reduce with */
+    uint64_t               operand_bytes;
 } kvcl_coll_pull_t;
 
 typedef enum { KVCL_COLL_OFFER_NONE, KVCL_COLL_OFFER_OPEN, KVCL_COLL_OFFER_CLOSING, KVCL_COLL_OFFER_CLOSED }
@@ -89,14 +93,22 @@ struct kvcl_coll_op {
     kvcl_coll_comm_t        *cc;
     const char              *call;       /* static: "kvcl_bcast" */
     uint32_t                root;        /* UINT32_MAX: it has none */
+    bool                    to_root;     /* a gather */
     uint64_t                seq;
     kvcl_plan_entry_t       *plan;
     kvcl_exec_t             exec;
     kvcl_coll_peer_t        *peers;      /* as plan->plan.peers */
-    void                    *buf;        /* or cache and sel: */
+    void                    *buf;        /* to receive into; or cache and sel */
+    const void              *in;         /* to send from: buf, unless the collective has two buffers */
+    uint64_t                in_total;    /* bytes of in */
+    void                    *work;       /* owned: buf, where it is not the caller's; its end goes to result */
+    void                    *result;
+    uint64_t                result_bytes;
+    kvcl_reduce_fn_t        reduce;      /* NULL: it does not reduce */
+    uint32_t                elem;        /* bytes of an element */
     kvcl_cache_h            cache;
     kvcl_sel_t              sel;         /* owned */
-    uint64_t                total;       /* bytes of the buffer */
+    uint64_t                total;       /* bytes of buf */
     kvcl_token_t            token;       /* layers 0: matches any block of the same size */
     uint64_t                block_bytes;
     kvcl_offer_t            offer;
@@ -132,13 +144,13 @@ void kvcl_coll_launch(kvcl_coll_op_t *op);
 void kvcl_coll_advance(kvcl_coll_op_t *op);
 /** The peer failed with status; the caller advances. */
 void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status);
-/** Frees an operation that was never launched, or is complete. No lock needed. */
+/** Frees what it owns; the operation too, which was never launched, or is complete. No lock needed. */
 void kvcl_coll_discard(kvcl_coll_op_t *op);
 extern const kvcl_req_class_t kvcl_coll_class;
 
 /* ---- coll_pull.c ---- */
 
-void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* the local buffer, at 0 */
+void kvcl_coll_stream(const kvcl_coll_op_t *op, kvcl_stream_t *stream); /* what is sent from, at 0 */
 void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action);
 void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status);
 unsigned kvcl_coll_poll(kvcl_context_h ctx); /* the room's landed list */

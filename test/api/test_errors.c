@@ -419,6 +419,8 @@ START_TEST(unknown_ranks_are_named)
         REFUSED(UNKNOWN_RANK, word, kvcl_put(world, r, cache, &good, &good, NULL, &out.req));
         REFUSED(UNKNOWN_RANK, word, kvcl_bcast(world, r, cache, &good, NULL, &out.req));
         REFUSED(UNKNOWN_RANK, word, kvcl_bcast_bytes(world, r, out.bytes, 8, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_gather(world, r, "x", 1, out.bytes, NULL, &out.req));
+        REFUSED(UNKNOWN_RANK, word, kvcl_scatter(world, r, "x", 1, out.bytes, NULL, &out.req));
         REFUSED(UNKNOWN_RANK, word, kvcl_rmem_import(world, r, desc, len, &out.rmem));
         REFUSED(UNKNOWN_RANK, word, kvcl_query_path(world, r, (char *)out.bytes, 64));
         REFUSED(UNKNOWN_RANK, word, kvcl_query_memory(world, r, ignore_memory, &out.n));

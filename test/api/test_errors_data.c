@@ -313,8 +313,9 @@ START_TEST(transfers_refuse)
                 {world, NULL, NULL, "the cache "},
                 {world, theirs, NULL, "\"theirs\" belongs to another context"},
                 {world, cache, &flagged, "flags 0x40"}};
-    static uint8_t large[65537];
-    size_t         i;
+    static uint64_t      words[2];
+    const uint8_t *const unaligned = (const uint8_t *)words + 1;
+    size_t               i;
 
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
         const kvcl_comm_h               m = rows[i].comm;
@@ -338,8 +339,16 @@ START_TEST(transfers_refuse)
     REFUSED(INVALID_PARAM, "buf", kvcl_recv_bytes(world, 0, 1, NULL, 1, NULL, &out.req));
     REFUSED(INVALID_PARAM, "buffer", kvcl_bcast_bytes(world, 0, NULL, 1, NULL, &out.req));
     REFUSED(INVALID_PARAM, "in is NULL", kvcl_allgather(world, NULL, 1, out.bytes, NULL, &out.req));
-    REFUSED(INVALID_PARAM, "buffer", kvcl_allgather(world, "x", 1, NULL, NULL, &out.req));
-    REFUSED(INVALID_PARAM, "65537 bytes", kvcl_allgather(world, large, sizeof(large), large, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "out is NULL", kvcl_allgather(world, "x", 1, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "in and out overlap", kvcl_alltoall(world, out.bytes, 8, out.bytes, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "or the same one twice",
+            kvcl_allreduce(world, out.bytes, out.bytes + 1, 8, KVCL_DTYPE_U8, KVCL_REDUCE_SUM, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "in is not aligned to its elements of 8 bytes",
+            kvcl_allreduce(world, unaligned, out.bytes, 1, KVCL_DTYPE_F64, KVCL_REDUCE_SUM, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "77 is no type",
+            kvcl_allreduce(world, "x", out.bytes, 1, (kvcl_dtype_t)77, KVCL_REDUCE_SUM, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "(xor) does not reduce bf16",
+            kvcl_allreduce(world, "x", out.bytes, 1, KVCL_DTYPE_BF16, KVCL_REDUCE_XOR, NULL, &out.req));
 }
 END_TEST
 

@@ -12,7 +12,7 @@ static kvcl_xfer_h      prepared;
 static kvcl_status_t    statuses[4];
 static uint8_t          copies[4];
 static kvcl_recv_info_t info;
-static char             value[256], gathered[256];
+static char             value[256], gathered[256] __attribute__((aligned(8)));
 
 static void open_params(void)
 {
@@ -54,6 +54,11 @@ CALL(stream_done, ctx, plain)
 CALL(bcast, world, 0, cache, &good)
 CALL(bcast_bytes, world, 0, plain, 8)
 CALL(allgather, world, plain, 8, gathered)
+CALL(allreduce, world, gathered, gathered, 8, KVCL_DTYPE_F32, KVCL_REDUCE_SUM)
+CALL(reduce_scatter, world, gathered, gathered, 8, KVCL_DTYPE_F32, KVCL_REDUCE_SUM)
+CALL(alltoall, world, plain, 8, gathered)
+CALL(gather, world, 0, plain, 8, gathered)
+CALL(scatter, world, 0, plain, 8, gathered)
 CALL(store_get, store, keys, 2, cache, good_ids, NULL)
 CALL(store_put, store, keys, 2, cache, good_ids)
 CALL(store_upsert, store, keys, 2, cache, good_ids)
@@ -132,7 +137,8 @@ static const struct {
     kvcl_status_t (*call)(const kvcl_xfer_params_t *p, kvcl_req_h *r);
 } calls[] = {ROW(get), ROW(put), ROW(xfer_prepare), ROW(xfer_post), ROW(get_bytes), ROW(put_bytes), ROW(send),
              ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
-             ROW(allgather), ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
+             ROW(allgather), ROW(allreduce), ROW(reduce_scatter), ROW(alltoall), ROW(gather), ROW(scatter),
+             ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
              ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values),
              {"kvcl_store_value_sizes", call_store_value_sizes_post},
              {"kvcl_store_value_keys", call_store_value_keys_post},

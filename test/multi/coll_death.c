@@ -18,7 +18,7 @@
 
 enum { RANKS_MAX = 16, SOON_S = 60, LONG_BYTES = 4 << 20 };
 
-typedef enum { BARRIER, ALLGATHER, BCAST_SMALL, BCAST_LONG, BCAST_BLOCKS } what_t;
+typedef enum { BARRIER, ALLGATHER, BCAST_SMALL, BCAST_LONG, BCAST_BLOCKS, REDUCE_SMALL, REDUCE_LONG, ALLTOALL } what_t;
 
 typedef struct plan {
     const char *name;
@@ -64,6 +64,14 @@ static kvcl_status_t once(const me_t *me, const plan_t *plan)
         break;
     case ALLGATHER:
         status = kvcl_allgather(me->world, me->buf + LONG_BYTES, 40000, me->buf, NULL, &req);
+        break;
+    case REDUCE_SMALL:
+    case REDUCE_LONG:
+        status = kvcl_allreduce(me->world, me->buf, me->buf, (plan->what == REDUCE_LONG) ? (LONG_BYTES / 4) : 25,
+                                KVCL_DTYPE_U32, KVCL_REDUCE_SUM, NULL, &req);
+        break;
+    case ALLTOALL:
+        status = kvcl_alltoall(me->world, me->buf, LONG_BYTES / RANKS_MAX, me->buf + LONG_BYTES, NULL, &req);
         break;
     case BCAST_BLOCKS:
         status = kvcl_bcast(me->world, plan->root, me->cache, &sel, NULL, &req);
@@ -225,6 +233,11 @@ int main(int argc, char **argv)
         {"long bcast, a rank dies", BCAST_LONG, 0, -1, 2, false},
         {"bcast of blocks, the root dies", BCAST_BLOCKS, 0, 0, 2, true},
         {"bcast of blocks, a rank dies", BCAST_BLOCKS, 0, -1, 2, false},
+        {"small allreduce, a rank never comes", REDUCE_SMALL, 0, -1, 0, true},
+        {"small allreduce, a rank dies", REDUCE_SMALL, 0, -1, 20, false},
+        {"long allreduce, rank 0 dies", REDUCE_LONG, 0, 0, 2, true},
+        {"long allreduce, a rank dies", REDUCE_LONG, 0, -1, 2, false},
+        {"alltoall, a rank dies", ALLTOALL, 0, -1, 2, false},
     };
     int    size = (argc > 1) ? atoi(argv[1]) : 3;
     size_t i;

@@ -30,6 +30,7 @@ if ! command -v mpirun >/dev/null; then
   skipped=1
 else
   check "alone" "$tests/coll"
+  check "data, alone" "$tests/coll_data"
   most=7
   case ${TEST_SANITIZE-} in
     *thread*)
@@ -41,11 +42,13 @@ else
   [ "$ring" = night ] || numbers=2
   for ranks in $numbers; do
     check "$ranks ranks" mpirun -n $ranks "$tests/coll"
+    check "data, $ranks ranks" mpirun -n $ranks "$tests/coll_data"
   done
 fi
 if [ -n "$most" ]; then
   for path in shm tcp; do
     check "3 ranks over $path" env KVCL_PATH=$path KVCL_NET=lo mpirun -n 3 "$tests/coll"
+    check "data, 3 ranks over $path" env KVCL_PATH=$path KVCL_NET=lo mpirun -n 3 "$tests/coll_data"
   done
   [ "$ring" = gate ] || check "7 ranks over tcp" env KVCL_PATH=tcp KVCL_NET=lo mpirun -n 7 "$tests/coll"
   for alg in flat binomial chain; do
@@ -55,7 +58,11 @@ if [ -n "$most" ]; then
         mpirun -n 5 "$tests/coll" bcast
     done
   done
-  for alg in bruck ring; do
+  for alg in doubling direct ring; do
+    check "allreduce, $alg" env KVCL_COLL_CHUNK=16K KVCL_COLL_TABLE=allreduce:any:0-inf:$alg \
+      mpirun -n 5 "$tests/coll_data" all_ranks
+  done
+  for alg in bruck ring direct; do
     check "$alg" env KVCL_COLL_TABLE=allgather:any:0-inf:$alg mpirun -n 5 "$tests/coll" allgather
   done
   check "more bytes than caches hold" mpirun -n 3 "$tests/coll" speed 33554432
@@ -64,6 +71,7 @@ if [ -n "$most" ]; then
     KVCL_COLL_CHUNK=300000 KVCL_COLL_TABLE=bcast:any:0-inf:chain mpirun -n 3 "$tests/coll" speed 3145728
   # No bytes travel with an announcement.
   check "no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll"
+  check "data, no eager bytes" env KVCL_EAGER=0 mpirun -n 3 "$tests/coll_data"
 fi
 
 head -c 32 /dev/urandom >"$tmp/secret"

@@ -1,10 +1,11 @@
 /*
- * The simulator of coll_sim.h. One static error text, all other state in one sim_t. Rank r's bytes are a function of
- * (owner of the byte, position), so a wrong or poisoned byte is detected whatever its source.
+ * The simulator of coll_sim.h. One static error text, all other state in one sim_t. What the bytes are is in
+ * coll_sim_bytes.c.
  */
 #include "config.h"
 
 #include "test/unit/coll_sim.h"
+#include "test/unit/coll_sim_bytes.h"
 
 #include "base/rand.h"
 
@@ -28,6 +29,7 @@ typedef struct item {
     uint32_t      round;
     uint64_t      off;
     uint64_t      peer_off;
+    uint64_t      with;
     uint64_t      len;
     kvcl_status_t status;
 } item_t;
@@ -37,13 +39,14 @@ typedef enum { RANK_ASLEEP, RANK_RUNNING, RANK_ENDED, RANK_FREED, RANK_DEAD } ra
 typedef struct sim_rank {
     rank_state_t       state;
     kvcl_status_t      status;
+    kvcl_coll_shape_t  shape;
     kvcl_plan_t        plan;
     kvcl_exec_t        exec;
     void              *memory;
     item_t            *early; /* items that arrived before it started, in order */
     uint32_t           n_early;
-    uint8_t           *bytes;
-    uint8_t           *have;   /* per byte: whether it has arrived */
+    sim_bytes_t        out;     /* what RECVs name */
+    sim_bytes_t        in;      /* what SENDs name; of one buffer the same pointers */
     uint32_t          *rounds; /* per step */
     uint32_t           pulls;
 } sim_rank_t;
@@ -54,7 +57,6 @@ typedef struct sim {
     sim_result_t          *result;
     kvcl_rand_t            rnd;
     sim_rank_t            *ranks;
-    uint64_t               bytes;
     item_t                *items;
     size_t                 first; /* in_order: the oldest */
     size_t                 count;
@@ -122,35 +124,13 @@ static item_t take_item(sim_t *sim)
     return item;
 }
 
-/* The value of byte i of a finished buffer. */
-static uint8_t expected_byte(uint64_t i)
-{
-    return (uint8_t)((i * 167) + (i >> 8) + 13);
-}
-
-static void fill_rank(sim_t *sim, uint32_t r)
-{
-    uint64_t from = 0, to = sim->bytes, i;
-
-    if (sim->alg->kind == KVCL_COLL_ALLGATHER) {
-        from = r * sim->params->shape.len;
-        to   = from + sim->params->shape.len;
-    } else if (r != sim->params->shape.root) {
-        to = 0;
-    }
-    for (i = 0; i < sim->bytes; ++i) {
-        sim->ranks[r].have[i]  = (i >= from) && (i < to);
-        sim->ranks[r].bytes[i] = sim->ranks[r].have[i] ? expected_byte(i) : (uint8_t)(0xa5 ^ r);
-    }
-}
-
 static void check_have(sim_t *sim, uint32_t r, uint64_t off, uint64_t len, const char *when)
 {
     if (sim->ranks[r].state == RANK_FREED) {
         complain(sim, "%s reads rank %u's buffer, which was released", when, r);
-    } else if ((off > sim->bytes) || (len > sim->bytes - off)) {
+    } else if ((off > sim->ranks[r].in.len) || (len > sim->ranks[r].in.len - off)) {
         complain(sim, "%s is outside rank %u's buffer", when, r);
-    } else if ((len > 0) && (memchr(sim->ranks[r].have + off, 0, len) != NULL)) {
+    } else if ((len > 0) && (memchr(sim->ranks[r].in.have + off, 0, len) != NULL)) {
         complain(sim, "%s of %llu+%llu at rank %u before the bytes are there", when, (unsigned long long)off,
                  (unsigned long long)len, r);
     }
@@ -201,6 +181,7 @@ static void do_action(sim_t *sim, uint32_t r, const kvcl_exec_action_t *action)
                               .step     = action->step,
                               .off      = action->off,
                               .peer_off = action->peer_off,
+                              .with     = action->with,
                               .len      = action->len,
                       });
         break;
@@ -342,6 +323,25 @@ static void note_announced(sim_t *sim, const item_t *item)
     }
 }
 
+static void take_bytes(sim_t *sim, const item_t *item)
+{
+    sim_bytes_t   *out  = &sim->ranks[item->to].out;
+    const uint8_t *from = sim->ranks[item->from].in.bytes + item->peer_off;
+
+    if (item->with == KVCL_PLAN_COPY) {
+        memcpy(out->bytes + item->off, from, item->len);
+    } else if (memchr(out->have + item->with, 0, item->len) != NULL) {
+        complain(sim, "rank %u reduces with bytes that are not there", item->to);
+    } else if ((item->len % sim->params->shape.elem != 0) || (item->off % sim->params->shape.elem != 0)) {
+        complain(sim, "rank %u cuts an element", item->to);
+    } else if (item->from < item->to) {
+        sim_reduce(out->bytes + item->off, from, out->bytes + item->with, item->len, sim->params->odd);
+    } else {
+        sim_reduce(out->bytes + item->off, out->bytes + item->with, from, item->len, sim->params->odd);
+    }
+    memset(out->have + item->off, 1, item->len);
+}
+
 static void end_pull(sim_t *sim, const item_t *item)
 {
     sim_rank_t   *rank   = &sim->ranks[item->to];
@@ -363,8 +363,7 @@ static void end_pull(sim_t *sim, const item_t *item)
     } else {
         check_have(sim, item->from, item->peer_off, item->len, "a pull");
         if (!sim->wrong) {
-            memcpy(rank->bytes + item->off, sim->ranks[item->from].bytes + item->peer_off, item->len);
-            memset(rank->have + item->off, 1, item->len);
+            take_bytes(sim, item);
             sim->result->pulled_bytes += item->len;
         }
     }
@@ -428,10 +427,34 @@ static void do_fault(sim_t *sim)
     }
 }
 
+static void check_bytes(sim_t *sim, uint32_t r)
+{
+    const kvcl_coll_shape_t shape = sim->ranks[r].shape;
+    uint64_t                n, i;
+    const uint8_t          *got = sim_result_of(sim->alg, &shape, &sim->ranks[r].out, &n);
+
+    if (sim->params->odd && (sim->alg->kind == KVCL_COLL_REDUCE_SCATTER)) {
+        return; /* no other rank has these */
+    }
+    for (i = 0; i < n; ++i) {
+        if (sim->params->odd) {
+            uint64_t       same;
+            const uint8_t *first = sim_result_of(sim->alg, &shape, &sim->ranks[0].out, &same);
+
+            if ((sim->ranks[0].state == RANK_FREED) && (sim->ranks[0].status == KVCL_OK) && (got[i] != first[i])) {
+                complain(sim, "rank %u has another byte at %llu than rank 0", r, (unsigned long long)i);
+                return;
+            }
+        } else if (got[i] != sim_expected(sim->alg->kind, &shape, i)) {
+            complain(sim, "rank %u has a wrong byte at %llu", r, (unsigned long long)i);
+            return;
+        }
+    }
+}
+
 static void check_end(sim_t *sim)
 {
     uint32_t r;
-    uint64_t i;
 
     for (r = 0; r < sim->params->shape.size; ++r) {
         sim_rank_t *rank = &sim->ranks[r];
@@ -444,11 +467,8 @@ static void check_end(sim_t *sim)
             return;
         }
         ++*((rank->status == KVCL_OK) ? &sim->result->succeeded : &sim->result->failed);
-        for (i = 0; (rank->status == KVCL_OK) && (i < sim->bytes); ++i) {
-            if (rank->bytes[i] != expected_byte(i)) {
-                complain(sim, "rank %u has a wrong byte at %llu", r, (unsigned long long)i);
-                return;
-            }
+        if (rank->status == KVCL_OK) {
+            check_bytes(sim, r);
         }
     }
 }
@@ -459,27 +479,25 @@ static void open_sim(sim_t *sim)
     uint32_t          r;
 
     sim->ranks = calloc(shape.size, sizeof(*sim->ranks));
-    if ((sim->ranks == NULL) || (kvcl_coll_buffer_bytes(sim->alg->kind, &shape, &sim->bytes) != KVCL_OK)) {
+    if (sim->ranks == NULL) {
         abort();
     }
     for (r = 0; (r < shape.size) && !sim->wrong; ++r) {
         sim_rank_t *rank = &sim->ranks[r];
 
-        shape.rank = r;
+        shape.rank  = r;
+        rank->shape = shape;
         if (kvcl_coll_plan(sim->alg, &shape, &rank->plan) != KVCL_OK) {
             complain(sim, "no plan for rank %u: %s", r, kvcl_last_error());
             return;
         }
         rank->memory = malloc(kvcl_exec_bytes(&rank->plan) + 1);
-        rank->bytes  = malloc(sim->bytes + 1);
-        rank->have   = malloc(sim->bytes + 1);
         rank->rounds = calloc(rank->plan.count + 1, sizeof(*rank->rounds));
         rank->early  = malloc((size_t)shape.size * EARLY_PER_PEER * sizeof(*rank->early));
-        if ((rank->early == NULL) || (rank->memory == NULL) || (rank->bytes == NULL) || (rank->have == NULL) ||
-            (rank->rounds == NULL)) {
+        if ((rank->early == NULL) || (rank->memory == NULL) || (rank->rounds == NULL)) {
             abort();
         }
-        fill_rank(sim, r);
+        sim_bytes_init(sim->alg, &shape, &rank->in, &rank->out);
         put_item(sim, &(item_t){.kind = ITEM_START, .to = r});
     }
 }
@@ -491,8 +509,7 @@ static void close_sim(sim_t *sim)
     for (r = 0; r < sim->params->shape.size; ++r) {
         kvcl_plan_fini(&sim->ranks[r].plan);
         free(sim->ranks[r].memory);
-        free(sim->ranks[r].bytes);
-        free(sim->ranks[r].have);
+        sim_bytes_fini(&sim->ranks[r].in, &sim->ranks[r].out);
         free(sim->ranks[r].rounds);
         free(sim->ranks[r].early);
     }

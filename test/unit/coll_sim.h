@@ -2,6 +2,9 @@
  * A whole collective in one process: N ranks with real buffers, executors, and a bag of messages and pulls in flight,
  * from which a seeded generator draws the next event.
  *
+ * Reductions add bytes, or with `odd` compute what no change of operands or order leaves as it is. The lower rank's
+ * bytes are the first operand, as in src/coll/coll_pull.c.
+ *
  * Checks: bytes are pulled only from where they have arrived. A buffer is not read after its owner was notified that it
  * may reuse it, and not written after its owner was notified of the end. No event is refused. The collective ends;
  * after success every rank has the right bytes and the bag is empty.
@@ -27,6 +30,7 @@ typedef struct sim_params {
     kvcl_exec_limits_t limits;
     uint64_t           seed;
     int                in_order; /* events in the order of their creation, not drawn */
+    int                odd;      /* reduce by an operation whose result depends on each order: all ranks must agree */
     sim_fault_t        fault;
 } sim_params_t;
 

@@ -44,7 +44,7 @@ static uint32_t binomial_depth(uint32_t n)
 static sim_params_t make_params(uint32_t size, uint32_t root, uint64_t len, uint64_t seed)
 {
     return (sim_params_t){
-        .shape = {.size = size, .root = root, .len = len, .chunk = CHUNK},
+        .shape = {.size = size, .root = root, .len = len, .chunk = CHUNK, .elem = 1},
         .seed  = seed,
     };
 }
@@ -56,10 +56,15 @@ static void must_run(const kvcl_coll_alg_t *alg, const sim_params_t *params, sim
     ck_assert_msg(wrong == NULL, "%s", wrong);
 }
 
+static int has_root(const kvcl_coll_alg_t *alg)
+{
+    return (alg->kind == KVCL_COLL_BCAST) || (alg->kind == KVCL_COLL_GATHER) || (alg->kind == KVCL_COLL_SCATTER);
+}
+
 /* The roots to try: all of a small communicator, four of a large one. */
 static uint32_t root_count(const kvcl_coll_alg_t *alg, uint32_t size)
 {
-    return (alg->kind != KVCL_COLL_BCAST) ? 1 : ((size <= 9) ? size : 4);
+    return !has_root(alg) ? 1 : ((size <= 9) ? size : 4);
 }
 
 static uint32_t pick_root(uint32_t i, uint32_t size, kvcl_rand_t *rnd)
@@ -98,14 +103,29 @@ START_TEST(every_rank_ends_with_the_right_bytes)
 }
 END_TEST
 
+static void check_doubling(uint32_t n, const sim_result_t *result)
+{
+    uint32_t power = 1, rounds = 0;
+
+    while (power * 2 <= n) {
+        power *= 2;
+        ++rounds;
+    }
+    ck_assert_uint_eq(result->announces, (power * rounds) + (2 * (n - power)));
+    ck_assert_uint_le(result->rounds, (n == power) ? rounds : (rounds + 2));
+}
+
 /* Check the bounds of each algorithm: messages sent, bytes moved, rounds. */
 static void check_promise(const kvcl_coll_alg_t *alg, uint32_t n, uint64_t len, const sim_result_t *result)
 {
     uint64_t chunks = (len + CHUNK - 1) / CHUNK;
 
-    if (alg->kind == KVCL_COLL_BCAST) {
+    if (has_root(alg)) {
         ck_assert_uint_eq(result->pulled_bytes, (n - 1) * len);
-    } else if (alg->kind == KVCL_COLL_ALLGATHER) {
+    } else if (alg->kind == KVCL_COLL_ALLREDUCE) {
+        ck_assert_uint_eq(result->pulled_bytes,
+                          (alg == &kvcl_coll_alg_allreduce_doubling) ? (result->announces * len) : 2 * (n - 1) * len);
+    } else if (alg->kind != KVCL_COLL_BARRIER) {
         ck_assert_uint_eq(result->pulled_bytes, (uint64_t)n * (n - 1) * len);
     }
     ck_assert_uint_eq(result->acks, (alg->kind == KVCL_COLL_BARRIER) ? 0 : result->announces);
@@ -129,6 +149,23 @@ static void check_promise(const kvcl_coll_alg_t *alg, uint32_t n, uint64_t len, 
         ck_assert_uint_ge(result->announces, (uint64_t)n * log2_up(n));
         ck_assert_uint_le(result->announces, (uint64_t)n * log2_up(n) + n * log2_up(n));
         ck_assert_uint_le(result->rounds, 2 * log2_up(n)); /* a run around the end counts as two */
+    } else if ((alg == &kvcl_coll_alg_allgather_direct) || (alg == &kvcl_coll_alg_alltoall_pairwise)) {
+        ck_assert_uint_eq(result->announces, (uint64_t)n * (n - 1));
+        ck_assert_uint_eq(result->rounds, (n > 1) ? 1 : 0);
+    } else if ((alg == &kvcl_coll_alg_gather_flat) || (alg == &kvcl_coll_alg_scatter_flat)) {
+        ck_assert_uint_eq(result->announces, n - 1);
+        ck_assert_uint_eq(result->rounds, (n > 1) ? 1 : 0);
+    } else if (alg == &kvcl_coll_alg_allreduce_doubling) {
+        check_doubling(n, result);
+    } else if (alg == &kvcl_coll_alg_allreduce_direct) {
+        ck_assert_uint_le(result->announces, 2 * (uint64_t)(n - 1) * (chunks + n));
+        ck_assert_uint_le(result->rounds, n); /* the reductions of a part, one after another, and its way back */
+    } else if (alg == &kvcl_coll_alg_allreduce_ring) {
+        ck_assert_uint_le(result->announces, 2 * (uint64_t)(n - 1) * (chunks + n));
+        ck_assert_uint_le(result->rounds, 2 * (n - 1));
+    } else if (alg == &kvcl_coll_alg_reduce_scatter_pairwise) {
+        ck_assert_uint_eq(result->announces, (uint64_t)n * (n - 1) * chunks);
+        ck_assert_uint_le(result->rounds, n - 1); /* its reductions, one after another */
     } else {
         ck_abort_msg("%s promises nothing: add its line", alg->name);
     }
@@ -143,10 +180,37 @@ START_TEST(messages_and_rounds_are_as_promised)
     for (size = 1; size <= MOST_RANKS; ++size) {
         sim_params_t params = make_params(size, size / 2, 5 * CHUNK + 7, sim_seed());
 
-        params.shape.root = (alg->kind == KVCL_COLL_BCAST) ? (size / 2) : 0;
+        params.shape.root = has_root(alg) ? (size / 2) : 0;
         params.shape.len  = (alg->kind == KVCL_COLL_BARRIER) ? 0 : params.shape.len;
         must_run(alg, &params, &result);
         check_promise(alg, size, params.shape.len, &result);
+    }
+}
+END_TEST
+
+/* Few ranks, many orders of events, elements of several bytes, and an operation that shows each order of operands. */
+START_TEST(all_ranks_get_the_same_bits_of_every_reduction)
+{
+    const kvcl_coll_alg_t *alg = kvcl_coll_alg_at((size_t)_i);
+    kvcl_rand_t            rnd;
+    sim_result_t           result;
+    uint32_t               size, run;
+
+    kvcl_rand_seed(&rnd, sim_seed() + 1000 + (uint64_t)_i);
+    for (size = 2; size <= 9; ++size) {
+        for (run = 0; (run < 300) && ((alg->kind == KVCL_COLL_ALLREDUCE) || (alg->kind == KVCL_COLL_REDUCE_SCATTER));
+             ++run) {
+            uint32_t     elem   = UINT32_C(1) << kvcl_rand_below(&rnd, 4);
+            sim_params_t params = make_params(size, 0, elem * kvcl_rand_below(&rnd, 60), kvcl_rand_next(&rnd));
+
+            params.shape.elem       = elem;
+            params.shape.chunk      = kvcl_rand_below(&rnd, 40);
+            params.odd              = (int)kvcl_rand_below(&rnd, 2);
+            params.limits.pulls     = (uint32_t)kvcl_rand_below(&rnd, 4);
+            params.limits.announces = (uint32_t)kvcl_rand_below(&rnd, 4);
+            must_run(alg, &params, &result);
+            ck_assert_uint_eq(result.succeeded, size);
+        }
     }
 }
 END_TEST
@@ -162,7 +226,7 @@ START_TEST(failures_end_everywhere_and_release_every_buffer)
     for (run = 0; run < 1500; ++run) {
         uint32_t     size   = 1 + (uint32_t)kvcl_rand_below(&rnd, 20);
         uint64_t     len    = (alg->kind == KVCL_COLL_BARRIER) ? 0 : lengths[kvcl_rand_below(&rnd, LENGTHS)];
-        uint32_t     root   = (alg->kind == KVCL_COLL_BCAST) ? (uint32_t)kvcl_rand_below(&rnd, size) : 0;
+        uint32_t     root   = has_root(alg) ? (uint32_t)kvcl_rand_below(&rnd, size) : 0;
         sim_params_t params = make_params(size, root, len, kvcl_rand_next(&rnd));
 
         params.fault            = (sim_fault_t)(1 + kvcl_rand_below(&rnd, SIM_FAULTS - 1));
@@ -247,16 +311,38 @@ static void plan_loose_barrier(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan
     }
 }
 
+/* Each rank reduces into the bytes that its partner still reads. */
+static void plan_in_place_doubling(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan)
+{
+    uint32_t bit, have = KVCL_STEP_NONE;
+
+    for (bit = 1; bit < shape->size; bit *= 2) {
+        kvcl_plan_send(plan, shape->rank ^ bit, 0, shape->len, have);
+        have = kvcl_plan_reduce(plan, shape->rank ^ bit, 0, 0, 0, shape->len, have);
+    }
+}
+
+static void plan_forgetful_alltoall(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan)
+{
+    uint32_t peer = 1 - shape->rank;
+
+    kvcl_plan_send(plan, peer, peer * shape->len, shape->len, KVCL_STEP_NONE);
+    kvcl_plan_recv(plan, peer, peer * shape->len, shape->len, KVCL_STEP_NONE); /* it lies elsewhere at the peer */
+}
+
 static const struct {
     kvcl_coll_alg_t alg;
     uint32_t        size;
     const char     *found;
 } broken[] = {
-    {{KVCL_COLL_BCAST, "eager-chain", "", plan_eager_chain}, 4, "before the bytes are there"},
-    {{KVCL_COLL_BCAST, "missing-send", "", plan_missing_send}, 4, "never ends"},
-    {{KVCL_COLL_BCAST, "short", "", plan_short}, 4, "wrong byte"},
-    {{KVCL_COLL_BCAST, "crossed", "", plan_crossed}, 2, "wrong byte"},
-    {{KVCL_COLL_BARRIER, "loose-barrier", "", plan_loose_barrier}, 16, "left the barrier before"},
+    {{.kind = KVCL_COLL_BCAST, .name = "eager-chain", .plan = plan_eager_chain}, 4, "before the bytes are there"},
+    {{.kind = KVCL_COLL_BCAST, .name = "missing-send", .plan = plan_missing_send}, 4, "never ends"},
+    {{.kind = KVCL_COLL_BCAST, .name = "short", .plan = plan_short}, 4, "wrong byte"},
+    {{.kind = KVCL_COLL_BCAST, .name = "crossed", .plan = plan_crossed}, 2, "refused a message"},
+    {{.kind = KVCL_COLL_BARRIER, .name = "loose-barrier", .plan = plan_loose_barrier}, 16, "left the barrier before"},
+    {{.kind = KVCL_COLL_ALLREDUCE, .name = "in-place-doubling", .plan = plan_in_place_doubling}, 4, "wrong byte"},
+    {{.kind = KVCL_COLL_ALLTOALL, .name = "forgetful-alltoall", .plan = plan_forgetful_alltoall}, 2,
+     "refused a message"},
 };
 
 START_TEST(the_simulator_finds_broken_algorithms_out)
@@ -290,6 +376,7 @@ int main(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, every_rank_ends_with_the_right_bytes, 0, algs);
     tcase_add_loop_test(tcase, messages_and_rounds_are_as_promised, 0, algs);
+    tcase_add_loop_test(tcase, all_ranks_get_the_same_bits_of_every_reduction, 0, algs);
     tcase_add_loop_test(tcase, failures_end_everywhere_and_release_every_buffer, 0, algs);
     tcase_add_test(tcase, a_chunk_wish_that_makes_too_many_pieces_grows);
     tcase_add_loop_test(tcase, the_simulator_finds_broken_algorithms_out, 0,

@@ -56,9 +56,14 @@ static void expect_nothing(void)
     ck_assert_msg(!kvcl_exec_next(&exec, &action), "an action %d to %u", (int)action.op, action.peer);
 }
 
+/* From where the plan has the bytes. */
 static kvcl_status_t announce(uint32_t peer, uint32_t k, uint64_t len)
 {
-    return kvcl_exec_announced(&exec, peer, k, 0, len, SIGNATURE);
+    uint32_t i   = kvcl_plan_find_peer(&plan, peer);
+    uint64_t off = ((i != KVCL_STEP_NONE) && (k < plan.peers[i].recvs))
+                       ? plan.steps[plan.index[plan.peers[i].first_recv + k]].peer_off : 0;
+
+    return kvcl_exec_announced(&exec, peer, k, off, len, SIGNATURE);
 }
 
 START_TEST(a_plan_without_steps_is_done_at_once)
@@ -72,18 +77,21 @@ START_TEST(a_plan_without_steps_is_done_at_once)
 }
 END_TEST
 
-START_TEST(bytes_are_pulled_from_where_the_announcement_says)
+START_TEST(bytes_are_pulled_from_where_the_plan_and_the_announcement_say)
 {
     kvcl_exec_action_t action;
 
-    kvcl_plan_recv(&plan, 5, 100, 8, KVCL_STEP_NONE);
+    kvcl_plan_reduce(&plan, 5, 4096, 200, 100, 8, KVCL_STEP_NONE);
     start(0, 0);
     expect_nothing();
+    ck_assert_int_eq(kvcl_exec_announced(&exec, 5, 0, 100, 8, SIGNATURE), KVCL_ERR_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "at 100, not at 4096"));
     ck_assert_int_eq(kvcl_exec_announced(&exec, 5, 0, 4096, 8, SIGNATURE), KVCL_OK);
     ck_assert(kvcl_exec_next(&exec, &action));
     ck_assert_int_eq(action.op, KVCL_EXEC_PULL);
     ck_assert_uint_eq(action.peer_off, 4096);
     ck_assert_uint_eq(action.off, 100);
+    ck_assert_uint_eq(action.with, 200);
     ck_assert_uint_eq(action.len, 8);
     expect_nothing();
     ck_assert_int_eq(kvcl_exec_pulled(&exec, action.step, KVCL_OK), KVCL_OK);
@@ -304,7 +312,7 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_plan_without_steps_is_done_at_once);
-    tcase_add_test(tcase, bytes_are_pulled_from_where_the_announcement_says);
+    tcase_add_test(tcase, bytes_are_pulled_from_where_the_plan_and_the_announcement_say);
     tcase_add_test(tcase, a_step_waits_for_the_one_before_it);
     tcase_add_test(tcase, the_windows_bound_what_is_under_way);
     tcase_add_test(tcase, a_notification_needs_no_ack);

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "collectives/pattern_chunk.h"
+#include "collectives/pattern_part.h"
 #include "collectives/plan_cache.h"
 
 #include "base/error.h"
@@ -78,15 +79,21 @@ START_TEST(check_names_the_bad_step)
     kvcl_plan_send(&plan, 1, 0, 8, KVCL_STEP_NONE);
     kvcl_plan_recv(&plan, 2, UINT64_MAX, 8, KVCL_STEP_NONE);
     ck_assert_int_eq(kvcl_plan_seal(&plan), KVCL_OK);
-    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8), KVCL_ERR_INTERNAL);
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8, 8), KVCL_ERR_INTERNAL);
     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "step 1"));
     plan.steps[1].off = 0;
-    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8), KVCL_OK);
-    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 7), KVCL_ERR_INTERNAL); /* longer than the buffer */
-    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 2, 8), KVCL_ERR_INTERNAL); /* no rank 2 */
-    ck_assert_int_eq(kvcl_plan_check(&plan, 1, 3, 8), KVCL_ERR_INTERNAL); /* a send to itself */
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8, 8), KVCL_OK);
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 7, 7), KVCL_ERR_INTERNAL); /* longer than the buffer */
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 2, 8, 8), KVCL_ERR_INTERNAL); /* no rank 2 */
+    ck_assert_int_eq(kvcl_plan_check(&plan, 1, 3, 8, 8), KVCL_ERR_INTERNAL); /* a send to itself */
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 7, 8), KVCL_ERR_INTERNAL); /* the one to send from */
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8, 7), KVCL_ERR_INTERNAL); /* the one to receive into */
+    plan.steps[1].with = 1;
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8, 8), KVCL_ERR_INTERNAL); /* an operand that ends outside */
+    plan.steps[1].with = 0;
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8, 8), KVCL_OK);
     plan.steps[1].after = 1;
-    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8), KVCL_ERR_INTERNAL);
+    ck_assert_int_eq(kvcl_plan_check(&plan, 0, 3, 8, 8), KVCL_ERR_INTERNAL);
 }
 END_TEST
 
@@ -103,6 +110,17 @@ START_TEST(bad_shapes_are_refused)
     shape     = bcast_of_4;
     shape.len = UINT64_MAX / 2;
     ck_assert_int_eq(kvcl_coll_plan(&kvcl_coll_alg_allgather_ring, &shape, &plan), KVCL_ERR_INVALID_PARAM);
+    shape.len = UINT64_MAX / 4;
+    ck_assert_int_eq(kvcl_coll_plan(&kvcl_coll_alg_bcast_flat, &shape, &plan), KVCL_OK); /* nothing is multiplied */
+    kvcl_plan_fini(&plan);
+    ck_assert_int_eq(kvcl_coll_plan(&kvcl_coll_alg_allreduce_doubling, &shape, &plan), KVCL_OK);
+    kvcl_plan_fini(&plan);
+    shape.len = UINT64_MAX / 2;
+    ck_assert_int_eq(kvcl_coll_plan(&kvcl_coll_alg_allreduce_doubling, &shape, &plan), KVCL_ERR_INVALID_PARAM);
+    shape.len  = 10;
+    shape.elem = 4;
+    ck_assert_int_eq(kvcl_coll_plan(&kvcl_coll_alg_allreduce_ring, &shape, &plan), KVCL_ERR_INVALID_PARAM);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "no whole elements"));
     ck_assert_uint_eq(plan.count, 0);
 }
 END_TEST
@@ -124,6 +142,46 @@ START_TEST(the_signature_tells_shapes_and_algorithms_apart_but_not_ranks)
     ck_assert_int_eq(kvcl_coll_plan(&kvcl_coll_alg_bcast_chain, &shape, &other), KVCL_OK);
     ck_assert_uint_ne(plan.signature, other.signature);
     kvcl_plan_fini(&other);
+    shape           = bcast_of_4;
+    shape.reduction = 1;
+    ck_assert_int_eq(kvcl_coll_plan(&kvcl_coll_alg_bcast_chain, &shape, &other), KVCL_OK);
+    ck_assert_uint_ne(plan.signature, other.signature);
+    kvcl_plan_fini(&other);
+}
+END_TEST
+
+START_TEST(parts_cover_all_elements_once)
+{
+    static const uint64_t counts[] = {1, 2, 5, 64, 1000, UINT64_MAX / 8};
+    static const uint64_t wishes[] = {0, 1, 100, UINT64_MAX};
+    kvcl_coll_shape_t     shape    = {.elem = 8};
+    size_t                i, j;
+    uint32_t              r, piece;
+
+    for (i = 0; i < sizeof(counts) / sizeof(counts[0]); ++i) {
+        for (j = 0; j < sizeof(wishes) / sizeof(wishes[0]); ++j) {
+            for (shape.size = 1; shape.size < 9; ++shape.size) {
+                uint64_t at = 0;
+
+                shape.len   = counts[i] * 8;
+                shape.chunk = wishes[j];
+                for (r = 0; r < shape.size; ++r) {
+                    kvcl_part_t part = kvcl_part_of(&shape, r);
+
+                    ck_assert_uint_le(kvcl_part_pieces(&part), KVCL_PART_PIECES);
+                    for (piece = 0; piece < kvcl_part_pieces(&part); ++piece) {
+                        uint64_t off, len = kvcl_part_piece(&part, piece, &off);
+
+                        ck_assert_uint_eq(off, at);
+                        ck_assert_uint_gt(len, 0);
+                        ck_assert_uint_eq(len % 8, 0);
+                        at += len;
+                    }
+                }
+                ck_assert_uint_eq(at, shape.len);
+            }
+        }
+    }
 }
 END_TEST
 
@@ -147,6 +205,7 @@ END_TEST
 
 START_TEST(the_cache_gives_the_same_plan_again)
 {
+    kvcl_coll_shape_t  shape = bcast_of_4;
     kvcl_plan_cache_t  cache;
     kvcl_plan_entry_t *a, *b;
 
@@ -159,8 +218,12 @@ START_TEST(the_cache_gives_the_same_plan_again)
     ck_assert_int_eq(kvcl_plan_cache_get(&cache, &kvcl_coll_alg_bcast_flat, &bcast_of_4, &b), KVCL_OK);
     ck_assert_ptr_ne(a, b);
     kvcl_plan_cache_put(&cache, b);
+    shape.reduction = 1;
+    ck_assert_int_eq(kvcl_plan_cache_get(&cache, &kvcl_coll_alg_bcast_flat, &shape, &a), KVCL_OK);
+    ck_assert_ptr_ne(a, b); /* of another type of elements */
+    kvcl_plan_cache_put(&cache, a);
     ck_assert_uint_eq(cache.hits, 1);
-    ck_assert_uint_eq(cache.misses, 2);
+    ck_assert_uint_eq(cache.misses, 3);
     kvcl_plan_cache_fini(&cache);
 }
 END_TEST
@@ -224,6 +287,7 @@ int main(void)
     tcase_add_test(tcase, check_names_the_bad_step);
     tcase_add_test(tcase, bad_shapes_are_refused);
     tcase_add_test(tcase, the_signature_tells_shapes_and_algorithms_apart_but_not_ranks);
+    tcase_add_test(tcase, parts_cover_all_elements_once);
     tcase_add_test(tcase, chunks_cover_any_length_and_stay_few);
     tcase_add_test(tcase, the_cache_gives_the_same_plan_again);
     tcase_add_test(tcase, the_cache_evicts_the_oldest_and_never_what_is_lent_out);

@@ -1,0 +1,57 @@
+/*
+ * Cutting elements into one part for each rank, and a part into pieces. Pure arithmetic; all ranks compute the same.
+ *
+ * Parts differ by one element at most. Pieces are whole elements, about the shape's chunk each, at most
+ * KVCL_PART_PIECES a part: that bounds a plan of many ranks.
+ */
+#ifndef KVCL_COLLECTIVES_PATTERN_PART_H
+#define KVCL_COLLECTIVES_PATTERN_PART_H
+
+#include "collectives/coll.h"
+
+#include <stdint.h>
+
+enum { KVCL_PART_PIECES = 64 };
+
+typedef struct kvcl_part {
+    uint64_t off;
+    uint64_t len;
+    uint64_t piece; /* bytes of each piece but the last */
+} kvcl_part_t;
+
+/* len bytes at off, cut into pieces. */
+static inline kvcl_part_t kvcl_part_cut(const kvcl_coll_shape_t *shape, uint64_t off, uint64_t len)
+{
+    uint64_t elem  = (shape->elem > 0) ? shape->elem : 1;
+    uint64_t least = (len / KVCL_PART_PIECES) + 1;
+    uint64_t piece = (shape->chunk == 0) ? len : ((shape->chunk < least) ? least : shape->chunk);
+
+    piece = (piece < len) ? (((piece + elem - 1) / elem) * elem) : len;
+    return (kvcl_part_t){.off = off, .len = len, .piece = piece};
+}
+
+/* The part of rank i of a buffer of shape->len bytes. */
+static inline kvcl_part_t kvcl_part_of(const kvcl_coll_shape_t *shape, uint32_t i)
+{
+    uint64_t elem = (shape->elem > 0) ? shape->elem : 1;
+    uint64_t n = shape->len / elem, each = n / shape->size, more = n % shape->size;
+    uint64_t from = (each * i) + ((i < more) ? i : more);
+
+    return kvcl_part_cut(shape, from * elem, (each + (i < more)) * elem);
+}
+
+static inline uint32_t kvcl_part_pieces(const kvcl_part_t *part)
+{
+    return (part->len == 0) ? 0 : (uint32_t)(((part->len - 1) / part->piece) + 1);
+}
+
+/* Piece j, below kvcl_part_pieces. */
+static inline uint64_t kvcl_part_piece(const kvcl_part_t *part, uint32_t j, uint64_t *off_p)
+{
+    uint64_t at = j * part->piece;
+
+    *off_p = part->off + at;
+    return (part->len - at < part->piece) ? (part->len - at) : part->piece;
+}
+
+#endif
