@@ -6,6 +6,7 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
 from . import _kvcl
 from ._cache import Cache
 from ._mem import RemoteMem
+from ._reduce import Kind, dtype_number, op_number
 from ._request import Request
 
 Range = Optional[Tuple[int, int]]
@@ -181,7 +182,8 @@ class Comm(_kvcl.Comm):
 
     def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
         """Broadcast the root's bytes to every rank; all buffers have one length."""
-        return self._bcast_bytes(Request(), root, buffer, timeout)
+        given, taken = (buffer, None) if root == self.rank else (None, buffer)
+        return self._collective(Request(), Kind.BCAST, root, given, taken, 0, 0, timeout)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Wait until every rank has called it."""
@@ -189,10 +191,10 @@ class Comm(_kvcl.Comm):
 
     def ibarrier(self, *, timeout: Optional[float] = None) -> Request:
         """barrier() as a Request."""
-        return self._barrier(Request(), timeout)
+        return self._collective(Request(), Kind.BARRIER, 0, None, None, 0, 0, timeout)
 
     def allgather(self, data: Any, timeout: Optional[float] = None) -> List[bytes]:
-        """Every rank's data, in rank order. Equal lengths on all ranks, at most 64 KiB."""
+        """Every rank's data, in rank order. Equal lengths on all ranks."""
         return self.iallgather(data, timeout=timeout).wait()
 
     def iallgather(self, data: Any, *, timeout: Optional[float] = None) -> Request:
@@ -205,7 +207,40 @@ class Comm(_kvcl.Comm):
             return [bytes(raw[i * step:(i + 1) * step]) for i in range(size)]
 
         request._shape = cut
-        return self._allgather(request, data, timeout)
+        return self._collective(request, Kind.ALLGATHER, 0, data, None, 0, 0, timeout)
+
+    # Each returns a Request. Buffers have one length on all ranks; those with a part for each rank have the parts in
+    # the order of ranks. op: "sum", "prod", "min", "max", and of integers "and", "or", "xor". dtype: the type of an
+    # element ("f32", "bf16", "i64", ...), by default the buffer's own; a bytearray's is u8.
+
+    def all_reduce(self, buffer: Any, op: str = "sum", *, out: Any = None, dtype: Optional[str] = None,
+                   timeout: Optional[float] = None) -> Request:
+        """Reduce the elements of all ranks' buffers; every rank has the same result, bit by bit, in out (None: in the
+        buffer itself)."""
+        return self._collective(Request(), Kind.ALLREDUCE, 0, None if out is None else buffer,
+                                buffer if out is None else out, dtype_number(buffer, dtype), op_number(op), timeout)
+
+    def reduce_scatter(self, buffer: Any, out: Any, op: str = "sum", *, dtype: Optional[str] = None,
+                       timeout: Optional[float] = None) -> Request:
+        """Reduce as all_reduce(); this rank gets its part of the result, size times shorter than the buffer, in out."""
+        return self._collective(Request(), Kind.REDUCE_SCATTER, 0, buffer, out, dtype_number(buffer, dtype),
+                                op_number(op), timeout)
+
+    def all_to_all(self, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request:
+        """Give each rank its part of the buffer; out gets each rank's part for this one."""
+        return self._collective(Request(), Kind.ALLTOALL, 0, buffer, out, 0, 0, timeout)
+
+    def all_gather_into(self, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request:
+        """Every rank's buffer, in out."""
+        return self._collective(Request(), Kind.ALLGATHER, 0, buffer, out, 0, 0, timeout)
+
+    def gather(self, root: int, buffer: Any, out: Any = None, *, timeout: Optional[float] = None) -> Request:
+        """Every rank's buffer, in the root's out; others give none."""
+        return self._collective(Request(), Kind.GATHER, root, buffer, out, 0, 0, timeout)
+
+    def scatter(self, root: int, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request:
+        """This rank's part of the root's buffer, in out; the others' buffer is None."""
+        return self._collective(Request(), Kind.SCATTER, root, buffer, out, 0, 0, timeout)
 
     def __enter__(self) -> "Comm":
         return self

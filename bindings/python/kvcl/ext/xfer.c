@@ -1,5 +1,5 @@
 /*
- * Comm's operations: send and recv, get and put of blocks, and the collectives. Each fills a fresh Request.
+ * Comm's operations: send and recv, get and put of blocks, and broadcasts of blocks. Each fills a fresh Request.
  */
 #include "kvcl/ext/ext.h"
 
@@ -159,80 +159,11 @@ static PyObject *comm_bcast(PyObject *self, PyObject *args)
     return kvpy_op_posted(op, status);
 }
 
-/* _bcast_bytes(request, root, buffer, timeout). The root's buffer may be read-only. */
-static PyObject *comm_bcast_bytes(PyObject *self, PyObject *args)
-{
-    PyObject           *request, *rank_arg, *buffer, *timeout;
-    kvpy_obj_t         *comm = (kvpy_obj_t *)self;
-    kvcl_xfer_params_t params;
-    kvcl_status_t      status;
-    kvpy_op_t          *op;
-    int                root;
-
-    if (!PyArg_ParseTuple(args, "OOOO:_bcast_bytes", &request, &rank_arg, &buffer, &timeout) ||
-        (kvpy_int(rank_arg, "root", &root) != 0) ||
-        ((op = kvpy_op_new(request, "bcast_bytes", comm, timeout, &params)) == NULL)) {
-        return NULL;
-    }
-    if (kvpy_buf_take(buffer, (root == kvcl_comm_rank(comm->handle)) ? 0 : KVPY_WRITE, &op->bufs[0]) != 0) {
-        kvpy_op_free(op);
-        return NULL;
-    }
-    KVPY_POST(op, status,
-              kvcl_bcast_bytes(comm->handle, root, op->bufs[0].ptr, op->bufs[0].len, &params, &op->req));
-    return kvpy_op_posted(op, status);
-}
-
-/* _barrier(request, timeout) */
-static PyObject *comm_barrier(PyObject *self, PyObject *args)
-{
-    kvpy_obj_t         *comm = (kvpy_obj_t *)self;
-    PyObject           *request, *timeout;
-    kvcl_xfer_params_t params;
-    kvcl_status_t      status;
-    kvpy_op_t          *op;
-
-    if (!PyArg_ParseTuple(args, "OO:_barrier", &request, &timeout) ||
-        ((op = kvpy_op_new(request, "barrier", comm, timeout, &params)) == NULL)) {
-        return NULL;
-    }
-    KVPY_POST(op, status, kvcl_barrier(comm->handle, &params, &op->req));
-    return kvpy_op_posted(op, status);
-}
-
-/* _allgather(request, data, timeout): the result is a bytearray of all ranks' data */
-static PyObject *comm_allgather(PyObject *self, PyObject *args)
-{
-    kvpy_obj_t         *comm = (kvpy_obj_t *)self;
-    PyObject           *request, *data, *timeout;
-    kvcl_xfer_params_t params;
-    kvcl_status_t      status;
-    kvpy_op_t          *op;
-    size_t             size;
-
-    if (!PyArg_ParseTuple(args, "OOO:_allgather", &request, &data, &timeout) ||
-        ((op = kvpy_op_new(request, "allgather", comm, timeout, &params)) == NULL)) {
-        return NULL;
-    }
-    size = (size_t)kvcl_comm_size(comm->handle);
-    if ((kvpy_buf_take(data, 0, &op->bufs[0]) != 0) ||
-        ((op->bufs[0].len > PY_SSIZE_T_MAX / size) ? (PyErr_NoMemory(), 1) : 0) ||
-        ((op->result = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(op->bufs[0].len * size))) == NULL) ||
-        (kvpy_buf_take(op->result, KVPY_WRITE, &op->bufs[1]) != 0)) {
-        kvpy_op_free(op);
-        return NULL;
-    }
-    KVPY_POST(op, status,
-              kvcl_allgather(comm->handle, op->bufs[0].ptr, op->bufs[0].len, op->bufs[1].ptr, &params, &op->req));
-    return kvpy_op_posted(op, status);
-}
-
 PyMethodDef kvpy_xfer_methods[] = {
     {"_pass", comm_pass, METH_VARARGS, "_pass(request, recv, rank, tag, cache, selection, layerwise, timeout, stream)"},
     {"_pass_bytes", comm_pass_bytes, METH_VARARGS, "_pass_bytes(request, recv, rank, tag, buffer, timeout)"},
     {"_copy", comm_copy, METH_VARARGS, "_copy(request, put, rank, cache, local, remote, remote_cache, timeout, stream)"},
     {"_bcast", comm_bcast, METH_VARARGS, "_bcast(request, root, cache, selection, timeout)"},
-    {"_bcast_bytes", comm_bcast_bytes, METH_VARARGS, "_bcast_bytes(request, root, buffer, timeout)"},
-    {"_barrier", comm_barrier, METH_VARARGS, "_barrier(request, timeout)"},
-    {"_allgather", comm_allgather, METH_VARARGS, "_allgather(request, data, timeout)"},
+    {"_collective", kvpy_comm_collective, METH_VARARGS,
+     "_collective(request, kind, root, in, out, dtype, reduce, timeout)"},
     {NULL, NULL, 0, NULL}};

@@ -1,0 +1,127 @@
+/*
+ * Comm's collectives of plain bytes. Lengths are checked here against each other; how they relate is the collective's
+ * rule (kvcl_coll.h).
+ */
+#include "kvcl/ext/ext.h"
+
+/* As in _reduce.py (Kind). */
+enum { ALLREDUCE, REDUCE_SCATTER, ALLTOALL, ALLGATHER, GATHER, SCATTER, BCAST, BARRIER, KINDS };
+
+static const char *const names[KINDS] = {"all_reduce", "reduce_scatter", "all_to_all", "all_gather_into", "gather",
+                                         "scatter", "bcast_bytes", "barrier"};
+
+/* How many parts each buffer has: in at the root, in elsewhere, out at the root, out elsewhere. ALL: one a rank. */
+enum { ALL = -1 };
+static const signed char parts[KINDS][4] = {{1, 1, 1, 1}, {ALL, ALL, 1, 1}, {ALL, ALL, ALL, ALL}, {1, 1, ALL, ALL},
+                                            {1, 1, ALL, 0}, {ALL, 0, 1, 1}, {1, 0, 0, 1}, {0, 0, 0, 0}};
+
+typedef struct args {
+    kvpy_obj_t         *comm;
+    int                kind, root, dtype, reduce;
+    size_t             width; /* bytes of an element; 1: no reduction */
+    kvcl_xfer_params_t params;
+} args_t;
+
+/* Bytes of an element, in the order of kvcl_dtype_t; 0: no such type. */
+static size_t width_of(int dtype)
+{
+    static const unsigned char widths[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
+
+    return ((dtype >= 0) && ((size_t)dtype < sizeof(widths))) ? widths[dtype] : 0;
+}
+
+/* The bytes of each rank; -1 with an exception if the two lengths do not fit each other. */
+static int part_of(const args_t *a, size_t in_len, size_t out_len, size_t *part_p)
+{
+    const size_t size = (size_t)kvcl_comm_size(a->comm->handle);
+    const int    root = (kvcl_comm_rank(a->comm->handle) == a->root);
+    const int    in = parts[a->kind][root ? 0 : 1], out = parts[a->kind][root ? 2 : 3];
+    const size_t in_parts = (in == ALL) ? size : (size_t)in, out_parts = (out == ALL) ? size : (size_t)out;
+
+    *part_p = (in_parts > 0) ? (in_len / in_parts) : out_len;
+    if (((in_parts > 0) && (in_len != in_parts * *part_p)) ||
+        ((out_parts > 0) && ((out_len / out_parts != *part_p) || (out_len % out_parts != 0))) ||
+        (*part_p % a->width != 0)) {
+        PyErr_Format(PyExc_ValueError, "%s: %zu bytes of input and %zu of output do not fit %zu ranks%s",
+                     names[a->kind], in_len, out_len, size, (a->width > 1) ? " and whole elements" : "");
+        return -1;
+    }
+    return 0;
+}
+
+static kvcl_status_t post(kvpy_op_t *op, const args_t *a, const void *in, void *out, size_t part)
+{
+    const kvcl_comm_h   comm  = a->comm->handle;
+    const size_t        count = part / a->width;
+    const kvcl_dtype_t  dtype = (kvcl_dtype_t)a->dtype;
+    const kvcl_reduce_t how   = (kvcl_reduce_t)a->reduce;
+
+    switch (a->kind) {
+    case ALLREDUCE:
+        return kvcl_allreduce(comm, in, out, count, dtype, how, &a->params, &op->req);
+    case REDUCE_SCATTER:
+        return kvcl_reduce_scatter(comm, in, out, count, dtype, how, &a->params, &op->req);
+    case ALLTOALL:
+        return kvcl_alltoall(comm, in, part, out, &a->params, &op->req);
+    case ALLGATHER:
+        return kvcl_allgather(comm, in, part, out, &a->params, &op->req);
+    case GATHER:
+        return kvcl_gather(comm, a->root, in, part, out, &a->params, &op->req);
+    case BCAST:
+        return kvcl_bcast_bytes(comm, a->root, (kvcl_comm_rank(comm) == a->root) ? (void *)(uintptr_t)in : out, part,
+                                &a->params, &op->req);
+    case BARRIER:
+        return kvcl_barrier(comm, &a->params, &op->req);
+    default:
+        return kvcl_scatter(comm, a->root, in, part, out, &a->params, &op->req);
+    }
+}
+
+/* Takes the buffers. An all-gather without one to write into makes its result. */
+static int take(kvpy_op_t *op, const args_t *a, PyObject *in, PyObject *out)
+{
+    const size_t size = (size_t)kvcl_comm_size(a->comm->handle);
+
+    if ((in != Py_None) && (kvpy_buf_take(in, 0, &op->bufs[0]) != 0)) {
+        return -1;
+    }
+    if ((a->kind == ALLGATHER) && (out == Py_None)) {
+        if (op->bufs[0].len > PY_SSIZE_T_MAX / size) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        out = op->result = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(op->bufs[0].len * size));
+    }
+    return (out == NULL) ? -1 : ((out != Py_None) ? kvpy_buf_take(out, KVPY_WRITE, &op->bufs[1]) : 0);
+}
+
+/* _collective(request, kind, root, in, out, dtype, reduce, timeout). in None: out, in place; out None: none here. */
+PyObject *kvpy_comm_collective(PyObject *self, PyObject *args)
+{
+    PyObject      *request, *in, *out, *timeout;
+    args_t        a = {.comm = (kvpy_obj_t *)self, .width = 1};
+    kvcl_status_t status;
+    kvpy_op_t     *op;
+    size_t        part;
+
+    if (!PyArg_ParseTuple(args, "OiiOOiiO:_collective", &request, &a.kind, &a.root, &in, &out, &a.dtype, &a.reduce,
+                          &timeout)) {
+        return NULL;
+    }
+    a.width = (a.kind <= REDUCE_SCATTER) ? width_of(a.dtype) : 1;
+    if ((a.kind < 0) || (a.kind >= KINDS) || (a.width == 0)) {
+        PyErr_SetString(PyExc_ValueError, "no such collective, or type of elements");
+        return NULL;
+    }
+    op = kvpy_op_new(request, names[a.kind], a.comm, timeout, &a.params);
+    if (op == NULL) {
+        return NULL;
+    }
+    if ((take(op, &a, in, out) != 0) ||
+        (part_of(&a, (in != Py_None) ? op->bufs[0].len : op->bufs[1].len, op->bufs[1].len, &part) != 0)) {
+        kvpy_op_free(op);
+        return NULL;
+    }
+    KVPY_POST(op, status, post(op, &a, (in != Py_None) ? op->bufs[0].ptr : op->bufs[1].ptr, op->bufs[1].ptr, part));
+    return kvpy_op_posted(op, status);
+}

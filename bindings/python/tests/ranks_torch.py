@@ -1,0 +1,213 @@
+"""Runs on each rank of test_torch.py: every collective by a kvcl group and by a gloo group, with the same result.
+
+One argument: a directory, for the file by which the ranks meet.
+"""
+
+import datetime
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+
+import kvcl
+import kvcl.torch
+
+RANK, SIZE = (int(os.environ[f"OMPI_COMM_WORLD_{what}"]) for what in ("RANK", "SIZE"))
+OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.BAND,
+       dist.ReduceOp.BOR, dist.ReduceOp.BXOR]
+DTYPES = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+          torch.float64, torch.bool]
+COUNTS = [1, 5000, 40000]
+WHOLE = [torch.uint8, torch.int8, torch.int32, torch.int64]
+
+gloo = None
+
+
+def data(dtype, count, salt=0):
+    """Small numbers: sums and products of four ranks are exact in every type."""
+    x = (torch.arange(count) * 7 + RANK * 3 + salt) % 3 + 1
+    return (x % 2 == 0) if dtype == torch.bool else x.to(dtype)
+
+
+def both(what, call):
+    """call(group) -> tensors, by both backends."""
+    mine, theirs = call(None), call(gloo)
+    assert len(mine) == len(theirs), what
+    for a, b in zip(mine, theirs):
+        assert a.dtype == b.dtype and a.shape == b.shape, what
+        assert torch.equal(a, b), f"rank {RANK}: {what}: {a.flatten()[:8]} instead of {b.flatten()[:8]}"
+
+
+def reductions():
+    for dtype in DTYPES:
+        for count in COUNTS:
+            for op in OPS:
+                if op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR) and dtype not in WHOLE:
+                    continue
+                if dtype == torch.bool and op not in (dist.ReduceOp.MIN, dist.ReduceOp.MAX):
+                    continue
+
+                def all_reduce(group):
+                    x = data(dtype, count)
+                    dist.all_reduce(x, op, group=group)
+                    return [x]
+
+                def reduce(group):
+                    x = data(dtype, count)
+                    dist.reduce(x, SIZE - 1, op, group=group)
+                    return [x] if RANK == SIZE - 1 else []
+
+                both(f"all_reduce {dtype} {count} {op}", all_reduce)
+                if count == 5000:
+                    both(f"reduce {dtype} {count} {op}", reduce)
+
+
+def movements():
+    for dtype in DTYPES:
+        for count in COUNTS[:2]:
+            def shaped(n, salt=0):
+                x = data(torch.int64, n, salt)
+                return x.to(dtype) if dtype != torch.bool else x % 2 == 0
+
+            def broadcast(group):
+                x = shaped(count)
+                dist.broadcast(x, SIZE - 1, group=group)
+                return [x]
+
+            def all_gather(group):
+                out = [torch.zeros(count, dtype=dtype) for _ in range(SIZE)]
+                dist.all_gather(out, shaped(count), group=group)
+                return out
+
+            def into_tensor(group):
+                out = torch.zeros(SIZE * count, dtype=dtype)
+                dist.all_gather_into_tensor(out, shaped(count), group=group)
+                return [out]
+
+            def gather(group):
+                out = [torch.zeros(count, dtype=dtype) for _ in range(SIZE)] if RANK == 1 else None
+                dist.gather(shaped(count), out, 1, group=group)
+                return out or []
+
+            def scatter(group):
+                out = torch.zeros(count, dtype=dtype)
+                dist.scatter(out, [shaped(count, r) for r in range(SIZE)] if RANK == 1 else None, 1, group=group)
+                return [out]
+
+            for call in (broadcast, all_gather, into_tensor, gather, scatter):
+                both(f"{call.__name__} {dtype} {count}", call)
+    for dtype in (torch.int16, torch.complex64, torch.float8_e4m3fn):  # gloo does not take all of these
+        x = data(torch.int64, 10).to(dtype)
+        out = [torch.zeros_like(x) for _ in range(SIZE)]
+        dist.all_gather(out, x)
+        assert torch.equal(out[RANK].view(torch.uint8), x.view(torch.uint8))
+
+
+def exchanges():
+    for count in COUNTS:
+        def single(group):
+            out = torch.zeros(SIZE * count)
+            dist.all_to_all_single(out, data(torch.float32, SIZE * count), group=group)
+            return [out]
+
+        def uneven(group):
+            out = torch.zeros(sum(r + RANK for r in range(SIZE)), 3)
+            x = data(torch.float32, 3 * sum(r + RANK for r in range(SIZE))).view(-1, 3)
+            split = [r + RANK for r in range(SIZE)]
+            dist.all_to_all_single(out, x, split, split, group=group)
+            return [out]
+
+        both(f"all_to_all_single {count}", single)
+        both("all_to_all_single, uneven", uneven)
+    mine = [torch.full((r + 1,), float(RANK)) for r in range(SIZE)]
+    out = [torch.zeros(RANK + 1) for _ in range(SIZE)]
+    dist.all_to_all(out, mine)
+    assert all(torch.equal(out[r], torch.full((RANK + 1,), float(r))) for r in range(SIZE))
+    for dtype in (torch.float32, torch.int64, torch.bfloat16):
+        for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
+            x, part = data(dtype, SIZE * 3000), torch.zeros(3000, dtype=dtype)
+            dist.reduce_scatter_tensor(part, x, op)
+            whole = x.clone()
+            dist.all_reduce(whole, op, group=gloo)
+            assert torch.equal(part, whole[RANK * 3000:(RANK + 1) * 3000])
+            part.zero_()
+            dist.reduce_scatter(part, list(x.chunk(SIZE)), op)
+            assert torch.equal(part, whole[RANK * 3000:(RANK + 1) * 3000])
+
+
+def messages():
+    peer = (RANK + 1) % SIZE
+    for count in (0, 1, 100000):
+        x, y = data(torch.float32, count), torch.zeros(count)
+        works = [dist.isend(x, peer, tag=5), dist.irecv(y, (RANK - 1) % SIZE, tag=5)]
+        for work in works:
+            work.wait()
+        assert torch.equal(y, (torch.arange(count) * 7 + ((RANK - 1) % SIZE) * 3) % 3 + 1.0)
+    if RANK == 0:
+        seen = set()
+        for _ in range(SIZE - 1):
+            y = torch.zeros(1)
+            seen.add((dist.recv(y), int(y)))
+        assert seen == {(r, r) for r in range(1, SIZE)}
+    else:
+        dist.send(torch.tensor([float(RANK)]), 0)
+
+
+def objects():
+    out = [None] * SIZE
+    dist.all_gather_object(out, {"rank": RANK, "text": "x" * RANK * 1000})
+    assert out == [{"rank": r, "text": "x" * r * 1000} for r in range(SIZE)]
+    box = [("from", RANK)] if RANK == 1 else [None]
+    dist.broadcast_object_list(box, 1)
+    assert box == [("from", 1)]
+    out = [None] * SIZE if RANK == 0 else None
+    dist.gather_object([RANK] * 3, out, 0)
+    assert RANK != 0 or out == [[r] * 3 for r in range(SIZE)]
+    got = [None]
+    dist.scatter_object_list(got, [f"for {r}" for r in range(SIZE)] if RANK == 0 else None, 0)
+    assert got == [f"for {RANK}"]
+
+
+def the_rest():
+    x = torch.arange(100.0).view(10, 10).t()
+    want = x * SIZE
+    dist.all_reduce(x)
+    assert torch.equal(x, want)  # not contiguous
+    work = dist.all_reduce(torch.ones(50000), async_op=True)
+    future = work.get_future()
+    assert torch.equal(future.wait()[0], torch.full((50000,), float(SIZE))) and work.is_completed()
+    dist.barrier()
+    pairs = [dist.new_group([r, (r + 1) % SIZE]) for r in range(SIZE if SIZE > 2 else 1)]
+    for first, group in enumerate(pairs):
+        if RANK in (first, (first + 1) % SIZE):
+            y = torch.tensor([float(RANK)])
+            dist.all_reduce(y, group=group)
+            assert y.item() == first + (first + 1) % SIZE
+    try:
+        dist.all_reduce(torch.ones(4 + (RANK == 0)))
+        raise AssertionError("other lengths were taken")
+    except kvcl.InvalidParam:
+        pass
+    dist.barrier()
+    if SIZE > 1:
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+        model(torch.full((4, 3), float(RANK))).sum().backward()
+        grad = [p.grad.clone() for p in model.parameters()]
+        assert torch.allclose(grad[0], torch.full((2, 3), 4 * (SIZE - 1) / 2)), grad
+
+
+def main():
+    global gloo
+    dist.init_process_group("kvcl", init_method=f"file://{sys.argv[1]}/meet", rank=RANK, world_size=SIZE,
+                            timeout=datetime.timedelta(seconds=50))
+    assert dist.get_backend() == "kvcl"
+    gloo = dist.new_group(backend="gloo")
+    for part in (reductions, movements, exchanges, messages, objects, the_rest):
+        part()
+    dist.barrier()
+    dist.destroy_process_group()
+    print("torch: all right", flush=True)
+
+
+main()

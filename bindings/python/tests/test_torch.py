@@ -1,0 +1,19 @@
+"""torch.distributed over KVCL against gloo; ranks_torch.py is what each rank runs."""
+
+import faulthandler
+import importlib.util
+import os
+
+import pytest
+
+from conftest import HERE, mpirun
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is absent: nothing tests kvcl.torch", allow_module_level=True)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_every_collective_equals_gloo(size, tmp_path):
+    faulthandler.dump_traceback_later(305, exit=True)  # torch is slow to load
+    out = mpirun(size, os.path.join(HERE, "ranks_torch.py"), str(tmp_path), env={"OMP_NUM_THREADS": "1"}, timeout=300)
+    assert out.count("torch: all right") == size, out
