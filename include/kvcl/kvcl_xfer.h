@@ -69,6 +69,8 @@ typedef struct kvcl_xfer_params {
  *   kvcl_xfer_post            -                status, stream
  *   kvcl_get_bytes            BACKGROUND       stream
  *   kvcl_put_bytes            BACKGROUND       signal, stream
+ *   kvcl_get_vec              BACKGROUND       stream
+ *   kvcl_put_vec              BACKGROUND       signal, stream
  *   kvcl_send                 LAYERWISE        stream
  *   kvcl_send_bytes           -                stream
  *   kvcl_recv                 -                info, stream
@@ -225,6 +227,32 @@ KVCL_API kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *b
                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf, size_t len,
                                       const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/* One piece of kvcl_get_vec and kvcl_put_vec. Fixed for ever: 24 bytes, in arrays. */
+typedef struct kvcl_vec {
+    uint64_t offset; /* of its bytes in the peer's memory */
+    void     *addr;  /* of its bytes here */
+    size_t   len;    /* bytes, > 0; any length, and each piece its own */
+} kvcl_vec_t;
+#define KVCL_VEC_MAX (1u << 20) /* pieces of one call */
+
+/**
+ * Many pieces of a peer's exported memory in one operation: each is copied from the peer (get) or to it (put). It costs
+ * about as much as one kvcl_get of as many blocks: no layout is needed, offsets and addresses lie anywhere. Neighbours
+ * in the list that touch on both sides move as one run. @a pieces is the caller's again on return; n 0 moves nothing
+ * and is not an error.
+ * @param mem  the registered memory of this rank in which all local bytes lie, which may be a device's. NULL: they are
+ *             host memory, registered or not. It must outlive the operation.
+ * Local pieces of a get must not overlap. Where remote pieces of a put overlap, the bytes that both have are those of
+ * any of them. A failed or canceled get may have changed the local bytes; after completion nothing changes them.
+ * @return KVCL_OK; with the index of the first such piece in the sentence: KVCL_ERR_INVALID_PARAM (len 0, addr NULL, a
+ *         get's local pieces overlap), KVCL_ERR_OUT_OF_RANGE (beyond the end of the peer's memory, or of mem). Also
+ *         KVCL_ERR_INVALID_PARAM (more than KVCL_VEC_MAX pieces); KVCL_ERR_ACCESS; and as kvcl_get_bytes, later too.
+ */
+KVCL_API kvcl_status_t kvcl_get_vec(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, size_t n, kvcl_mem_h mem,
+                                    const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_put_vec(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, size_t n, kvcl_mem_h mem,
+                                    const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
  * A request that completes when @a stream has done what it was given before the call, for whatever takes no

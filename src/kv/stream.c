@@ -13,6 +13,7 @@
 
 #include "base/copy_racy.h"
 #include "base/sum_copy.h"
+#include "kv/pieces.h"
 #include "weave/pieces.h"
 
 #include <string.h>
@@ -141,6 +142,10 @@ void kvcl_stream_seek(kvcl_stream_t *s, uint64_t pos)
         s->runs_left = 0;
         return;
     }
+    if (s->pieces != NULL) {
+        kvcl_pieces_seek(s, pos);
+        return;
+    }
     run = pos / s->run_bytes;
     rest = pos % s->run_bytes;
     s->runs_left = (s->total_bytes / s->run_bytes) - 1 - run;
@@ -226,6 +231,10 @@ void kvcl_stream_load(kvcl_stream_t *s)
 {
     kvcl_stream_loop_t *loop = s->loops;
 
+    if (s->pieces != NULL) {
+        kvcl_pieces_next(s);
+        return;
+    }
     while (loop->index + 1 == loop->count) { /* ends: runs_left says that some loop has a next */
         loop_to(s, loop, 0);
         ++loop;

@@ -18,6 +18,8 @@
  * both ranges (kvcl_sel_unit, kvcl_runs_unit). A unit takes the place of the block in every order. With
  * one unit a block, the usual case, this costs nothing.
  *
+ * Pieces: a stream may also walk a list of pieces of any lengths, which lie anywhere (pieces.h).
+ *
  * Order: KVCL_STREAM_CANONICAL is what is stored, hashed and sent unless both ends agreed on
  * another; see kvcl_runs_order_pick.
  */
@@ -44,6 +46,8 @@ typedef struct kvcl_stream_loop {
     uint32_t reserved;
 } kvcl_stream_loop_t;
 
+struct kvcl_pieces;
+
 typedef struct kvcl_stream {
     /* hot */
     uintptr_t addr;        /* of the next byte */
@@ -61,16 +65,17 @@ typedef struct kvcl_stream {
     uint32_t ratio;        /* units a block */
     uint32_t first_unit;   /* of the first block */
     uint64_t unit_stride;
-    uint64_t at_block;     /* index in blocks of the current unit's */
+    uint64_t at_block;     /* index in blocks of the current unit's; with pieces: of the current one */
     uint32_t at_unit;      /* in it */
     uint32_t merge_blocks; /* with merge_stride: the last unit of a block touches the first of its neighbour */
     /* cold */
     uint64_t total_bytes;
-    uint64_t block_bytes; /* selected bytes of one whole block */
+    uint64_t block_bytes; /* selected bytes of one whole block; with pieces: of an average one */
     uint64_t start;       /* offset of the selection in a base */
     uint32_t first_base;
     uint32_t order;
     kvcl_copier_t *copier; /* how the bytes are reached; NULL: by the processor */
+    const struct kvcl_pieces *pieces; /* in place of loops (pieces.h); NULL: loops */
 } kvcl_stream_t;
 
 /** Whether @a order, perhaps from a peer, is one: each dimension once. */

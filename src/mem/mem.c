@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MEM_FLAGS = KVCL_MEM_HUGE | KVCL_MEM_NUMA | KVCL_MEM_READ_ONLY };
+enum { MEM_FLAGS = KVCL_MEM_HUGE | KVCL_MEM_NUMA | KVCL_MEM_READ_ONLY, COPY_BATCH = 64 };
 
 static kvcl_status_t check_params(kvcl_context_h ctx, const kvcl_mem_params_t *params, kvcl_mem_h *mem_p,
                                   kvcl_mem_params_t *out)
@@ -363,7 +363,33 @@ static char *find_direct(kvcl_rmem_h rmem)
     return direct;
 }
 
-bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, bool push, kvcl_status_t *status_p)
+static void copy_pieces(char *there, const kvcl_vec_t *pieces, size_t n, bool push)
+{
+    kvcl_weave_piece_t batch[COPY_BATCH];
+    size_t             i, k;
+
+    for (i = 0; i < n; i += k) {
+        for (k = 0; (k < COPY_BATCH) && (i + k < n); ++k) {
+            void *theirs = there + pieces[i + k].offset, *mine = pieces[i + k].addr;
+            batch[k]     = (kvcl_weave_piece_t){push ? theirs : mine, push ? mine : theirs, pieces[i + k].len};
+        }
+        kvcl_copy_pieces(batch, k, KVCL_AHEAD_NONE);
+    }
+}
+
+/* With no bytes, a piece's address may be NULL. */
+static void copy_all(char *there, const kvcl_vec_t *pieces, size_t n, uint64_t bytes, bool push)
+{
+    if ((n == 1) && (bytes > 0)) {
+        void *theirs = there + pieces->offset;
+        kvcl_copy_bytes(push ? theirs : pieces->addr, push ? pieces->addr : theirs, bytes);
+    } else if (bytes > 0) {
+        copy_pieces(there, pieces, n, push);
+    }
+}
+
+bool kvcl_rmem_copy(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, size_t n, uint64_t bytes, bool push, const char *call,
+                    kvcl_status_t *status_p)
 {
     kvcl_timing_t  timing  = kvcl_timing_sample(&rmem->ctx->latency, push ? KVCL_LATENCY_PUT : KVCL_LATENCY_GET);
     kvcl_rregion_t *region = &rmem->rregion;
@@ -374,13 +400,10 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
     }
     *status_p = KVCL_ERR_ACCESS;
     if (kvcl_rregion_live(region)) {
-        there += offset;
-        if (len > 0) { /* with none, buf may be NULL */
-            kvcl_copy_bytes(push ? (void *)there : buf, push ? buf : (void *)there, len);
-        }
+        copy_all(there, pieces, n, bytes, push);
         atomic_thread_fence(memory_order_seq_cst);
         *status_p = kvcl_rregion_live(region) ? KVCL_OK : KVCL_ERR_ACCESS;
-        atomic_fetch_add_explicit(push ? &rmem->ctx->bytes_out : &rmem->ctx->bytes_in, len, memory_order_relaxed);
+        atomic_fetch_add_explicit(push ? &rmem->ctx->bytes_out : &rmem->ctx->bytes_in, bytes, memory_order_relaxed);
     }
     if (*status_p == KVCL_OK) {
         kvcl_timing_path(&timing, kvcl_mem_path_mapped(rmem->peer));
@@ -391,8 +414,8 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, 
         kvcl_comm_peer_name(rmem->peer, who, sizeof(who));
         kvcl_unlock(rmem->ctx);
         (void)kvcl_fail(*status_p, "%s of %llu bytes at %llu of memory of %s: it revoked or freed the memory: import a "
-                        "new export", push ? "kvcl_put_bytes" : "kvcl_get_bytes", (unsigned long long)len,
-                        (unsigned long long)offset, who);
+                        "new export", call, (unsigned long long)bytes,
+                        (unsigned long long)((n > 0) ? pieces->offset : 0), who);
     }
     return true;
 }

@@ -5,6 +5,7 @@
 #define KVCL_MEM_RMEM_H
 
 #include "mem/region.h"
+#include <kvcl/kvcl_xfer.h>
 
 struct kvcl_rmem {
     kvcl_list_t    link; /* kvcl_context_rmems() */
@@ -34,8 +35,8 @@ void         kvcl_rmem_peer_lost(kvcl_rmem_h rmem);
 /** An access of the user's: handle, range and right. */
 kvcl_status_t kvcl_rmem_check(kvcl_rmem_h rmem, uint64_t offset, const void *buf, uint64_t len, unsigned right,
                               const char *call) KVCL_MUST_CHECK;
-/** Copy inside the call if it is mapped; false: it is not. push: from buf to the peer. */
-bool          kvcl_rmem_copy(kvcl_rmem_h rmem, uint64_t offset, void *buf, uint64_t len, bool push,
-                             kvcl_status_t *status_p);
+/** Copy n checked pieces, of bytes in all, inside the call if it is mapped; false: it is not. push: to the peer. */
+bool          kvcl_rmem_copy(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, size_t n, uint64_t bytes, bool push,
+                             const char *call, kvcl_status_t *status_p);
 
 #endif

@@ -6,6 +6,7 @@
 #define KVCL_SERVE_SERVE_H
 
 #include "cache/cache.h"
+#include "kv/pieces.h"
 #include "mem/region.h"
 #include "serve/serve_peer.h"
 #include "xfer/offer.h"
@@ -40,6 +41,7 @@ typedef struct kvcl_serve {
     kvcl_cache_h       cache;
     kvcl_offer_t       *offer;
     uint32_t           *ids;  /* owned: n block ids, then n generations if has_gens */
+    kvcl_pieces_t      *pieces; /* owned: of the region; NULL: none */
     size_t             n;
     bool               has_gens;
 } kvcl_serve_t;

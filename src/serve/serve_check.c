@@ -76,6 +76,25 @@ static kvcl_status_t from_region(kvcl_serve_t *serve, const kvcl_msg_pull_t *in)
     return status;
 }
 
+static kvcl_status_t from_pieces(kvcl_serve_t *serve, const kvcl_msg_pull_t *in, const void *data, size_t len)
+{
+    kvcl_region_t *region;
+    kvcl_status_t status = kvcl_region_check(serve->ctx, in->target, in->key, KVCL_READ, 0, 0, &region);
+
+    if ((status == KVCL_OK) && (in->n_blocks * sizeof(kvcl_wire_piece_t) != len)) {
+        status = KVCL_ERR_PROTOCOL;
+    }
+    if (status == KVCL_OK) {
+        status = kvcl_pieces_decode(data, len, in->n_blocks, region->len, in->len, &serve->pieces);
+    }
+    if (status == KVCL_OK) {
+        kvcl_stream_pieces(&serve->stream, serve->pieces, (uintptr_t)region->addr);
+        serve->stream.copier = region->copier;
+        serve->region = region;
+    }
+    return status;
+}
+
 static kvcl_status_t from_offer(kvcl_serve_t *serve, const kvcl_msg_pull_t *in)
 {
     kvcl_offer_t *offer = kvcl_offer_find(serve->ctx, in->key, serve->peer);
@@ -107,6 +126,8 @@ kvcl_status_t kvcl_serve_check(kvcl_serve_t *serve, const kvcl_msg_pull_t *in, c
         return from_region(serve, in);
     case KVCL_FROM_OFFER:
         return from_offer(serve, in);
+    case KVCL_FROM_PIECES:
+        return from_pieces(serve, in, data, len);
     default:
         return KVCL_ERR_PROTOCOL;
     }

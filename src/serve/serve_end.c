@@ -92,6 +92,7 @@ void kvcl_serve_report_end(kvcl_serve_t *serve)
 void kvcl_serve_discard(kvcl_serve_t *serve)
 {
     free(serve->ids);
+    free(serve->pieces);
     free(serve);
 }
 

@@ -78,6 +78,23 @@ const char *kvcl_describe_transfer(const kvcl_transfer_words_t *words, char *buf
     return buf;
 }
 
+void kvcl_describe_bytes(bool push, const kvcl_peer_t *peer, const kvcl_pieces_t *pieces, uint64_t bytes,
+                         uint64_t offset, char *buf, size_t cap)
+{
+    const char *verb = push ? "put" : "get", *where = push ? "into" : "of";
+    char       who[48];
+
+    kvcl_assert_locked(peer->ctx);
+    kvcl_describe_peer(peer, who, sizeof(who));
+    if (pieces != NULL) {
+        snprintf(buf, cap, "kvcl_%s_vec of %zu pieces, %llu bytes, %s memory of %s", verb, pieces->given,
+                 (unsigned long long)bytes, where, who);
+    } else {
+        snprintf(buf, cap, "kvcl_%s_bytes of %llu bytes at %llu %s memory of %s", verb, (unsigned long long)bytes,
+                 (unsigned long long)offset, where, who);
+    }
+}
+
 bool kvcl_explain_transfer(const kvcl_transfer_words_t *words, kvcl_status_t status, char *buf, size_t cap)
 {
     char who[48];

@@ -7,6 +7,7 @@
 
 #include "core/peer.h"
 #include "cache/cache.h"
+#include "kv/pieces.h"
 #include "xfer/xfer_wire.h"
 
 /** "3 blocks (7, 9, 12), layers 2 to 5": at most four ids; a range only where it is not the whole. */
@@ -26,6 +27,10 @@ typedef struct kvcl_transfer_words {
 const char *kvcl_describe_transfer(const kvcl_transfer_words_t *words, char *buf, size_t cap);
 /** Lock held. The meaning of a status for such a transfer; false: none beyond its general one. */
 bool        kvcl_explain_transfer(const kvcl_transfer_words_t *words, kvcl_status_t status, char *buf, size_t cap);
+
+/** Lock held. The same for kvcl_get_bytes and, push, kvcl_put_bytes; with pieces: kvcl_get_vec and kvcl_put_vec. */
+void        kvcl_describe_bytes(bool push, const kvcl_peer_t *peer, const kvcl_pieces_t *pieces, uint64_t bytes,
+                                uint64_t offset, char *buf, size_t cap);
 
 /** Lock held. The same, for bytes of a peer's exported memory. */
 bool        kvcl_explain_access(const kvcl_peer_t *peer, kvcl_status_t status, char *buf, size_t cap);

@@ -1,9 +1,9 @@
 /*
- * kvcl_get and kvcl_get_bytes: a pull posted by the user; small mapped ones are copied inside the call.
+ * kvcl_get: a pull posted by the user; small mapped ones are copied inside the call. Those of plain memory are in
+ * vec/vec.c.
  */
 #include "config.h"
 #include "base/error.h"
-#include "mem/rmem.h"
 #include "xfer/describe.h"
 #include "xfer/direct.h"
 #include "xfer/params.h"
@@ -153,9 +153,8 @@ KVCL_UNGUARDED kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, cons
     return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
 }
 
-/* Lock not held; takes the pull, and the gate. */
-static kvcl_status_t post(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
-                          kvcl_req_h *req_p)
+kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
+                             kvcl_req_h *req_p)
 {
     kvcl_status_t status;
 
@@ -207,7 +206,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const k
     pull->name_key = plan->name_key;
     pull->total    = bytes;
     pull->status   = p->status;
-    return post(plan->ctx, pull, gate, p, req_p);
+    return kvcl_get_begin(plan->ctx, pull, gate, p, req_p);
 }
 
 KVCL_UNGUARDED kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
@@ -224,39 +223,4 @@ KVCL_UNGUARDED kvcl_status_t kvcl_get(kvcl_comm_h comm, int rank, kvcl_cache_h c
         status = kvcl_xfer_remote(remote, "kvcl_get");
     }
     return (status == KVCL_OK) ? kvcl_get_post(&plan, remote, local, &p, req_p) : status;
-}
-
-kvcl_status_t kvcl_get_bytes(kvcl_rmem_h rmem, uint64_t offset, void *buf, size_t len,
-                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
-{
-    kvcl_xfer_params_t p;
-    kvcl_pull_t        *pull;
-    kvcl_gate_t        *gate  = NULL;
-    kvcl_status_t      status = kvcl_xfer_params(params, KVCL_CALL_GET_BYTES, &p);
-
-    if (status == KVCL_OK) {
-        status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_READ, "kvcl_get_bytes");
-    }
-    if (status == KVCL_OK) {
-        status = kvcl_gate_make(rmem->ctx, p.stream, "kvcl_get_bytes", &gate);
-    }
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ((gate == NULL) && (len <= rmem->ctx->config.inline_copy) &&
-        kvcl_rmem_copy(rmem, offset, buf, len, false, &status)) {
-        return kvcl_req_instant(rmem->ctx, status, p.cb, p.cb_arg, req_p);
-    }
-    pull = kvcl_pull_new();
-    if (pull == NULL) {
-        kvcl_gate_free(gate);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get_bytes: no memory for a transfer");
-    }
-    pull->peer    = rmem->peer;
-    pull->from    = KVCL_FROM_REGION;
-    pull->rregion = &rmem->rregion;
-    pull->offset  = offset;
-    pull->buf     = buf;
-    pull->total   = len;
-    return post(rmem->ctx, pull, gate, &p, req_p);
 }

@@ -46,6 +46,8 @@ static const struct {
     [KVCL_CALL_XFER_POST] = {"kvcl_xfer_post", 0, STATUS | STREAM},
     [KVCL_CALL_GET_BYTES] = {"kvcl_get_bytes", KVCL_BACKGROUND, STREAM},
     [KVCL_CALL_PUT_BYTES] = {"kvcl_put_bytes", KVCL_BACKGROUND, SIGNAL | STREAM},
+    [KVCL_CALL_GET_VEC] = {"kvcl_get_vec", KVCL_BACKGROUND, STREAM},
+    [KVCL_CALL_PUT_VEC] = {"kvcl_put_vec", KVCL_BACKGROUND, SIGNAL | STREAM},
     [KVCL_CALL_SEND] = {"kvcl_send", KVCL_LAYERWISE, STREAM},
     [KVCL_CALL_SEND_BYTES] = {"kvcl_send_bytes", 0, STREAM},
     [KVCL_CALL_RECV] = {"kvcl_recv", 0, INFO | STREAM},

@@ -29,6 +29,10 @@ void kvcl_pull_discard(kvcl_pull_t *pull)
         free((void *)pull->remote.blocks);
         free((void *)pull->local.blocks);
         free(pull->gens);
+        if (pull->owns_pieces) {
+            free(pull->near);
+            free(pull->far);
+        }
         kvcl_rma_gens_clear(&pull->far_gens);
         kvcl_gate_free(pull->gate);
         free(pull);
@@ -55,13 +59,11 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
 {
     const kvcl_pull_t     *pull = kvcl_container_of((kvcl_req_t *)req, kvcl_pull_t, req);
     kvcl_transfer_words_t words = words_of(pull);
-    char                  peer[48];
 
     if (pull->from == KVCL_FROM_CACHE) {
         kvcl_describe_transfer(&words, buf, cap);
     } else {
-        snprintf(buf, cap, "kvcl_get_bytes of %llu bytes at %llu of memory of %s", (unsigned long long)pull->total,
-                 (unsigned long long)pull->offset, kvcl_describe_peer(pull->peer, peer, sizeof(peer)));
+        kvcl_describe_bytes(false, pull->peer, pull->far, pull->total, pull->offset, buf, cap);
     }
 }
 

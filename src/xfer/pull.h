@@ -17,6 +17,7 @@
 #include "req/req.h"
 #include "xfer/copy.h"
 #include "gate/gate.h"
+#include "kv/pieces.h"
 #include "native/rma_gens.h"
 #include "xfer/xfer_wire.h"
 #include <kvcl/kvcl_xfer.h>
@@ -54,8 +55,11 @@ struct kvcl_pull {
     kvcl_cache_h         cache;       /* NULL: buf */
     kvcl_sel_t           local;       /* owned copy of blocks */
     void                 *buf;
+    /* In place of buf, and, FROM_REGION, of offset: lists of pieces, of offsets in the region, and of addresses here. */
+    kvcl_pieces_t        *far, *near; /* NULL: none */
+    bool                 owns_pieces; /* else they are the poster's, until on_done has returned */
     uint32_t             unit;        /* FROM_OFFER, in tokens: the unit of the stream; 0: the owner's own blocks */
-    kvcl_copier_t        *buf_copier; /* of buf, where that is a registered device's */
+    kvcl_copier_t        *buf_copier; /* of buf or near, where that is a registered device's */
     uint64_t             total;       /* bytes */
     kvcl_status_t        *status;     /* one a block of remote, given by the poster; NULL: none */
     void                 (*on_done)(kvcl_pull_t *pull, kvcl_status_t status); /* lock held */
@@ -95,6 +99,9 @@ kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const k
  */
 kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns, kvcl_req_cb_t cb,
                               void *cb_arg, bool user) KVCL_MUST_CHECK;
+/** Lock not held: start a get of the user's. Takes the pull, and the gate (NULL: none), also on failure. */
+kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
+                             kvcl_req_h *req_p) KVCL_MUST_CHECK;
 /** Lock held: end it with status, now or when its operations in flight have ended. */
 void          kvcl_pull_stop(kvcl_pull_t *pull, kvcl_status_t status);
 

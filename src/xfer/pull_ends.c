@@ -28,7 +28,11 @@ void kvcl_pull_local_stream(const kvcl_pull_t *pull, uint32_t order, uint32_t un
     kvcl_side_t side;
 
     if (pull->cache == NULL) {
-        kvcl_stream_flat(stream, pull->buf, pull->range_from + pull->total);
+        if (pull->near != NULL) {
+            kvcl_stream_pieces(stream, pull->near, 0);
+        } else {
+            kvcl_stream_flat(stream, pull->buf, pull->range_from + pull->total);
+        }
         stream->copier = pull->buf_copier;
         return;
     }
@@ -46,7 +50,11 @@ kvcl_status_t kvcl_pull_runs(kvcl_pull_t *pull, kvcl_runs_t *runs)
 
     if (pull->from == KVCL_FROM_REGION) {
         base = (pull->rregion->attr.map != NULL) ? (uintptr_t)pull->rregion->attr.map : (uintptr_t)pull->rregion->addr;
-        kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
+        if (pull->far != NULL) {
+            kvcl_stream_pieces(far_end, pull->far, base);
+        } else {
+            kvcl_stream_flat(far_end, (const void *)(base + pull->offset), pull->total);
+        }
         far_end->copier = pull->rregion->copier;
         kvcl_pull_local_stream(pull, order, 0, near_end);
         return KVCL_OK;

@@ -22,8 +22,9 @@ enum { PIECE_MIN = 2048 };
 bool kvcl_pull_lane_suits(kvcl_context_h ctx, const kvcl_stream_t *stream)
 {
     uint64_t least = (ctx->config.lane_min < PIECE_MIN) ? ctx->config.lane_min : PIECE_MIN;
+    uint64_t run   = (stream->pieces == NULL) ? stream->run_bytes : stream->block_bytes;
 
-    return (stream->copier == NULL) && (stream->run_bytes >= least);
+    return (stream->copier == NULL) && (run >= least);
 }
 
 /* The order of the owner's stream, and of the local one. */
@@ -55,12 +56,26 @@ static bool is_quick(const kvcl_pull_t *pull)
     return pull->total <= KVCL_SERVE_SMALL;
 }
 
+/* What follows the request: the ids, with their generations, or the pieces. NULL: no memory. */
+static void *list_of(const kvcl_pull_t *pull, size_t len)
+{
+    const size_t ids   = pull->remote.n_blocks * sizeof(uint32_t);
+    char         *list = malloc(len + 1);
+
+    if ((list != NULL) && (pull->far != NULL)) {
+        kvcl_pieces_encode(pull->far, list);
+    } else if (list != NULL) {
+        kvcl_copy_bytes(list, pull->remote.blocks, ids);
+        kvcl_copy_bytes(list + ids, pull->gens, ids);
+    }
+    return list;
+}
+
 static kvcl_status_t query_owner(kvcl_pull_t *pull)
 {
-    size_t          ids = pull->remote.n_blocks * sizeof(uint32_t);
-    size_t          len = (pull->gens != NULL) ? 2 * ids : ids;
+    size_t          len = pull->remote.n_blocks * sizeof(uint32_t) * ((pull->gens != NULL) ? 2 : 1);
     const void      *payload = pull->remote.blocks;
-    char            *both = NULL;
+    void            *list = NULL;
     kvcl_status_t   status;
     uint8_t         from = (pull->offer != 0) ? KVCL_FROM_OFFER : pull->from;
     kvcl_msg_pull_t out = {
@@ -78,18 +93,20 @@ static kvcl_status_t query_owner(kvcl_pull_t *pull)
     out.target     = (from == KVCL_FROM_CACHE) ? pull->rcache->id : (from == KVCL_FROM_REGION) ? pull->rregion->id : 0;
     out.key        = (from == KVCL_FROM_REGION) ? pull->rregion->keys[0] : pull->offer;
     out.msg.flags |= pull->background ? KVCL_PULL_BACKGROUND : 0;
-    if (from != KVCL_FROM_CACHE) {
+    if (pull->far != NULL) {
+        out.from     = KVCL_FROM_PIECES;
+        out.n_blocks = pull->far->n;
+        len          = pull->far->n * sizeof(kvcl_wire_piece_t);
+    } else if (from != KVCL_FROM_CACHE) {
         out.n_blocks = 0;
         len          = 0;
     }
-    if (pull->gens != NULL) {
-        both = malloc(len + 1);
-        if (both == NULL) {
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu block ids", pull->remote.n_blocks);
+    if ((pull->gens != NULL) || (pull->far != NULL)) {
+        list = list_of(pull, len);
+        if (list == NULL) {
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a list of %llu", (unsigned long long)out.n_blocks);
         }
-        kvcl_copy_bytes(both, pull->remote.blocks, ids);
-        kvcl_copy_bytes(both + ids, pull->gens, ids);
-        payload = both;
+        payload = list;
     }
     kvcl_pull_local_stream(pull, out.order, out.unit, &pull->dst);
     kvcl_stream_seek(&pull->dst, pull->range_from);
@@ -101,7 +118,7 @@ static kvcl_status_t query_owner(kvcl_pull_t *pull)
     } else {
         status = kvcl_peer_post(pull->peer, &out.msg, sizeof(out), payload, len);
     }
-    free(both);
+    free(list);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /*
- * kvcl_put and kvcl_put_bytes: the calls, and the puts that are copied inside them. The others run in put_run.c; the
- * owner's side is put_take.c.
+ * kvcl_put: the call, and the puts that are copied inside it (those of plain memory: vec/vec.c). The others run in
+ * put_run.c; the owner's side is put_take.c.
  *
  * Owns: a put until kvcl_put_begin() takes it. Invariant: a call that fails has written nothing and frees its
  * allocations. Locks: none is held on entry.
@@ -84,35 +84,4 @@ KVCL_UNGUARDED kvcl_status_t kvcl_put(kvcl_comm_h comm, int rank, kvcl_cache_h c
         return status;
     }
     return kvcl_put_post(&plan, local, remote, &p, req_p);
-}
-
-kvcl_status_t kvcl_put_bytes(kvcl_rmem_h rmem, uint64_t offset, const void *buf, size_t len,
-                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
-{
-    kvcl_xfer_params_t p;
-    kvcl_put_t         *put;
-    kvcl_gate_t        *gate;
-    kvcl_status_t      status = kvcl_xfer_params(params, KVCL_CALL_PUT_BYTES, &p);
-
-    if ((status != KVCL_OK) ||
-        ((status = kvcl_rmem_check(rmem, offset, buf, len, KVCL_WRITE, "kvcl_put_bytes")) != KVCL_OK) ||
-        ((status = kvcl_put_check_signal(&p, rmem->peer, "kvcl_put_bytes")) != KVCL_OK) ||
-        ((status = kvcl_gate_make(rmem->ctx, p.stream, "kvcl_put_bytes", &gate)) != KVCL_OK)) {
-        return status;
-    }
-    if ((p.signal_mem == NULL) && (gate == NULL) && (len <= rmem->ctx->config.inline_copy) &&
-        kvcl_rmem_copy(rmem, offset, (void *)buf, len, true, &status)) {
-        return kvcl_req_instant(rmem->ctx, status, p.cb, p.cb_arg, req_p);
-    }
-    put = calloc(1, sizeof(*put));
-    if (put == NULL) {
-        kvcl_gate_free(gate);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put_bytes: no memory for a transfer");
-    }
-    put->peer   = rmem->peer;
-    put->rmem   = rmem;
-    put->offset = offset;
-    put->buf    = buf;
-    put->total  = len;
-    return kvcl_put_begin(rmem->ctx, put, gate, &p, req_p);
 }

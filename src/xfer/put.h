@@ -33,6 +33,8 @@ typedef struct kvcl_put {
     kvcl_rmem_h    rmem;
     uint64_t       offset;
     const void     *buf;
+    kvcl_pieces_t  *near, *far; /* owned: in place of buf and offset; NULL: none */
+    kvcl_copier_t  *copier;    /* of near */
     uint64_t       total;
     kvcl_rmem_h    signal_mem; /* alive until completion, as all handles */
     uint64_t       signal_offset, signal_add;

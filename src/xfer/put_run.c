@@ -58,6 +58,8 @@ void kvcl_put_discard(kvcl_put_t *put)
 {
     free((void *)put->local.blocks);
     free((void *)put->remote.blocks);
+    free(put->near);
+    free(put->far);
     free(put);
 }
 
@@ -76,13 +78,11 @@ static void put_describe(const kvcl_req_t *req, char *buf, size_t cap)
 {
     const kvcl_put_t      *put  = kvcl_container_of((kvcl_req_t *)req, kvcl_put_t, req);
     kvcl_transfer_words_t words = words_of(put);
-    char                  peer[48];
 
     if (put->cache != NULL) {
         kvcl_describe_transfer(&words, buf, cap);
     } else {
-        snprintf(buf, cap, "kvcl_put_bytes of %llu bytes at %llu into memory of %s", (unsigned long long)put->total,
-                 (unsigned long long)put->offset, kvcl_describe_peer(put->peer, peer, sizeof(peer)));
+        kvcl_describe_bytes(true, put->peer, put->far, put->total, put->offset, buf, cap);
     }
 }
 
@@ -113,7 +113,10 @@ static void send_signal(kvcl_put_t *put)
 static void local_stream(const kvcl_put_t *put, uint32_t unit, kvcl_stream_t *stream, kvcl_side_t *side_p)
 {
     *side_p = (kvcl_side_t){0};
-    if (put->cache == NULL) {
+    if (put->near != NULL) {
+        kvcl_stream_pieces(stream, put->near, 0);
+        stream->copier = put->copier;
+    } else if (put->cache == NULL) {
         kvcl_stream_flat(stream, put->buf, put->total);
     } else {
         *side_p = kvcl_cache_side(put->cache, &put->local);
@@ -159,6 +162,10 @@ static void fill_put(kvcl_put_t *put, kvcl_msg_put_t *out)
         out->key    = put->rmem->rregion.keys[1];
         out->offset = put->offset;
     }
+    if (put->far != NULL) {
+        out->msg.flags |= KVCL_PUT_PIECES;
+        out->n_blocks   = put->far->n;
+    }
     if (put->signal_mem != NULL) {
         out->msg.flags    |= KVCL_PUT_SIGNAL;
         out->signal_region = put->signal_mem->rregion.id;
@@ -171,7 +178,8 @@ static void fill_put(kvcl_put_t *put, kvcl_msg_put_t *out)
 /* The peer's memory cannot be reached: announce the put, and the peer takes the bytes. */
 static void announce(kvcl_put_t *put)
 {
-    size_t         ids      = put->remote.n_blocks * sizeof(uint32_t);
+    size_t         ids      = (put->far != NULL) ? put->far->n * sizeof(kvcl_wire_piece_t)
+                                                 : put->remote.n_blocks * sizeof(uint32_t);
     bool           eager    = (put->total <= put->req.ctx->config.eager);
     size_t         len      = ids + (eager ? (size_t)put->total : 0);
     char           *payload = malloc(len + 1);
@@ -183,7 +191,9 @@ static void announce(kvcl_put_t *put)
     kvcl_timing_path(&put->req.timing, KVCL_MEM_PATH_SERVED);
     if (status == KVCL_OK) {
         fill_put(put, &out);
-        if (ids != 0) {
+        if (put->far != NULL) {
+            kvcl_pieces_encode(put->far, payload);
+        } else if (ids != 0) {
             kvcl_copy_bytes(payload, put->remote.blocks, ids);
         }
         local_stream(put, out.unit, &stream, &side);
@@ -247,6 +257,9 @@ static kvcl_pull_t *make_direct(kvcl_put_t *put)
         pull->rregion = &put->rmem->rregion;
         pull->offset  = put->offset;
         pull->buf     = (void *)put->buf;
+        pull->near    = put->near;
+        pull->far     = put->far;
+        pull->buf_copier = put->copier;
         return pull;
     }
     pull->from       = KVCL_FROM_CACHE;

@@ -28,6 +28,7 @@ typedef struct taking {
     kvcl_region_user_t user;    /* of the region */
     kvcl_pull_t        *pull;
     uint32_t           *ids;    /* owned copy: in the message they may be unaligned, and change */
+    kvcl_pieces_t      *pieces; /* owned: of the region; NULL: none */
 } taking_t;
 
 static kvcl_status_t add_signal(kvcl_context_h ctx, uint32_t id, uint64_t key, uint64_t offset, uint64_t add)
@@ -68,6 +69,7 @@ static void taken(taking_t *taking, kvcl_status_t status)
     answer(taking->peer, KVCL_MSG_PUT_DONE, in->msg.op, status);
     taking->peer->taking_bytes -= taking->held;
     free(taking->ids);
+    free(taking->pieces);
     free(taking);
 }
 
@@ -88,6 +90,23 @@ static void revoked(kvcl_region_user_t *user)
     kvcl_pull_stop(kvcl_container_of(user, taking_t, user)->pull, KVCL_ERR_ACCESS);
 }
 
+/* Pieces of a region, which then have addresses. */
+static kvcl_status_t check_pieces(taking_t *taking, const void *data, size_t len, size_t *list_p)
+{
+    const kvcl_msg_put_t *in    = &taking->in;
+    kvcl_status_t        status = kvcl_region_check(taking->ctx, in->target, in->key, KVCL_WRITE, 0, 0,
+                                                    &taking->region);
+
+    if (status == KVCL_OK) {
+        status  = kvcl_pieces_decode(data, len, in->n_blocks, taking->region->len, in->len, &taking->pieces);
+        *list_p = (status == KVCL_OK) ? (size_t)in->n_blocks * sizeof(kvcl_wire_piece_t) : 0;
+    }
+    if (status == KVCL_OK) {
+        kvcl_pieces_move(taking->pieces, (uintptr_t)taking->region->addr);
+    }
+    return status;
+}
+
 /* The destination of the bytes: hostile until checked. */
 static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len, kvcl_sel_t *sel, size_t *ids_p)
 {
@@ -96,6 +115,9 @@ static kvcl_status_t check_target(taking_t *taking, const void *data, size_t len
     kvcl_status_t        status;
 
     *ids_p = 0;
+    if ((in->msg.flags & (KVCL_PUT_CACHE | KVCL_PUT_PIECES)) == KVCL_PUT_PIECES) {
+        return check_pieces(taking, data, len, ids_p);
+    }
     if ((in->msg.flags & KVCL_PUT_CACHE) == 0) {
         return kvcl_region_check(taking->ctx, in->target, in->key, KVCL_WRITE, in->offset, in->len, &taking->region);
     }
@@ -136,8 +158,12 @@ static kvcl_status_t take_eager(taking_t *taking, const void *data, size_t len, 
     if (taking->cache != NULL) {
         side = kvcl_cache_side(taking->cache, sel);
         kvcl_stream_init_units(&stream, &side, KVCL_STREAM_CANONICAL, in->unit);
+    } else if (taking->pieces != NULL) {
+        kvcl_stream_pieces(&stream, taking->pieces, 0);
     } else {
         kvcl_stream_flat(&stream, (char *)taking->region->addr + in->offset, len);
+    }
+    if (taking->cache == NULL) {
         stream.copier = taking->region->copier;
     }
     return (kvcl_stream_scatter(&stream, data, len) == len) ? KVCL_OK : KVCL_ERR_IO;
@@ -158,6 +184,7 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
         pull->unit       = (taking->cache != NULL) ? taking->in.unit : 0;
         pull->total      = taking->in.len;
         pull->buf        = (taking->cache == NULL) ? (char *)taking->region->addr + taking->in.offset : NULL;
+        pull->near       = taking->pieces;
         pull->background = (taking->in.msg.flags & KVCL_PUT_BACKGROUND) != 0;
         pull->buf_copier = (taking->cache == NULL) ? taking->region->copier : NULL;
         pull->on_done    = take_done;

@@ -14,7 +14,7 @@
 
 enum { KVCL_SERVE_SMALL = 8 * 1024 }; /* bytes that an owner answers at once, in one message */
 
-enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3 };
+enum { KVCL_FROM_CACHE = 1, KVCL_FROM_REGION = 2, KVCL_FROM_OFFER = 3, KVCL_FROM_PIECES = 4 /* of a region */ };
 
 enum {
     KVCL_PULL_GENS       = 1, /* msg.flags: the payload has a generation for each block, to be checked */
@@ -34,7 +34,8 @@ typedef struct kvcl_msg_pull {
     uint64_t   len;       /* bytes expected */
     uint32_t   layers[2];
     uint32_t   heads[2];
-    uint64_t   n_blocks;  /* payload: n u32 block ids, then n u32 generations with KVCL_PULL_GENS */
+    uint64_t   n_blocks;  /* payload: n u32 block ids, then n u32 generations with KVCL_PULL_GENS; pieces: n
+                             kvcl_wire_piece_t */
     uint32_t   tokens[2];
     uint32_t   unit;      /* cache, offer: of the stream, in tokens (kvcl_sel_unit); 0: the owner's own */
     uint32_t   reserved2;
@@ -75,10 +76,11 @@ typedef struct kvcl_msg_put {
     uint64_t   signal_key;
     uint64_t   signal_offset;
     uint64_t   signal_add;
-    uint64_t   offer;     /* to pull from, without KVCL_PUT_EAGER. Payload: the block ids, then, eager, the bytes */
+    uint64_t   offer;     /* to pull from, without KVCL_PUT_EAGER. Payload: the n_blocks block ids (kvcl_wire_piece_t
+                             with KVCL_PUT_PIECES), then, eager, the bytes */
     uint32_t   tokens[2];
 } kvcl_msg_put_t;
-enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4, KVCL_PUT_BACKGROUND = 8 };
+enum { KVCL_PUT_CACHE = 1, KVCL_PUT_EAGER = 2, KVCL_PUT_SIGNAL = 4, KVCL_PUT_BACKGROUND = 8, KVCL_PUT_PIECES = 16 };
 
 typedef struct kvcl_msg_done { /* PUT_DONE, SEND_DONE, SIGNALED: op is the requester's */
     kvcl_msg_t msg;

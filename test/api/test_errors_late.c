@@ -79,13 +79,18 @@ END_TEST
 
 START_TEST(revoked_memory_is_named)
 {
-    kvcl_req_h req;
+    const kvcl_vec_t v[2] = {{8, plain, 8}, {64, plain + 8, 4}};
+    kvcl_req_h       req;
 
     TAKEN(kvcl_mem_revoke(mem));
     TAKEN(kvcl_get_bytes(rmem, 64, plain, 16, NULL, &req));
     ENDS(req, ACCESS, "kvcl_get_bytes of 16 bytes at 64", "rank 0", "revoked", "import a new export");
     TAKEN(kvcl_put_bytes(rmem, 8, plain, 8, NULL, &req));
     ENDS(req, ACCESS, "kvcl_put_bytes of 8 bytes at 8", "rank 0", "revoked");
+    TAKEN(kvcl_get_vec(rmem, v, 2, NULL, NULL, &req));
+    ENDS(req, ACCESS, "kvcl_get_vec of 2 pieces, 12 bytes", "rank 0", "revoked", "import a new export");
+    TAKEN(kvcl_put_vec(rmem, v, 2, NULL, NULL, &req));
+    ENDS(req, ACCESS, "kvcl_put_vec of 2 pieces, 12 bytes", "rank 0", "revoked");
 }
 END_TEST
 

@@ -40,12 +40,15 @@ static void close_params(void)
 
 static kvcl_extent_t extent   = {value, 100};
 static kvcl_value_t  values[] = {{&extent, 1}};
+static kvcl_vec_t    piece    = {0, plain, 8};
 
 CALL(get, world, 0, cache, &good, &good)
 CALL(put, world, 0, cache, &good, &good)
 CALL(xfer_post, prepared, good_ids, 2, good_ids, 2)
 CALL(get_bytes, readable, 0, plain, 8)
 CALL(put_bytes, writable, 0, plain, 8)
+CALL(get_vec, readable, &piece, 1, NULL)
+CALL(put_vec, writable, &piece, 1, NULL)
 CALL(send, world, 0, 1, cache, &good)
 CALL(send_bytes, world, 0, 1, plain, 8)
 CALL(recv, world, 0, 1, cache, &good)
@@ -135,7 +138,8 @@ static kvcl_status_t call_xfer_prepare(const kvcl_xfer_params_t *p, kvcl_req_h *
 static const struct {
     const char    *name;
     kvcl_status_t (*call)(const kvcl_xfer_params_t *p, kvcl_req_h *r);
-} calls[] = {ROW(get), ROW(put), ROW(xfer_prepare), ROW(xfer_post), ROW(get_bytes), ROW(put_bytes), ROW(send),
+} calls[] = {ROW(get), ROW(put), ROW(xfer_prepare), ROW(xfer_post), ROW(get_bytes), ROW(put_bytes),
+             ROW(get_vec), ROW(put_vec), ROW(send),
              ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
              ROW(allgather), ROW(allreduce), ROW(reduce_scatter), ROW(alltoall), ROW(gather), ROW(scatter),
              ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),

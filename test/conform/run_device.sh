@@ -30,14 +30,14 @@ case ${TEST_SANITIZE-} in
     ;;
   *)
     if [ "${TEST_RING:-gate}" = gate ]; then
-      run 3 loop conform_rma conform_fence
+      run 3 loop conform_rma conform_vec conform_fence
       run 3 tcp conform_msg
-      run 1 tcp conform_rma
+      run 1 tcp conform_rma conform_vec
       run 2 loop conform_msg
     else
-      run 3 loop conform_rma conform_msg conform_fence
-      run 3 tcp conform_rma conform_msg
-      run 1 tcp conform_rma
+      run 3 loop conform_rma conform_vec conform_msg conform_fence
+      run 3 tcp conform_rma conform_vec conform_msg
+      run 1 tcp conform_rma conform_vec
       run 2 loop conform_msg
       run 2 tcp conform_fence
     fi

@@ -5,10 +5,10 @@
 # TEST_TIMEOUT: 900
 set -eu
 : "${top_builddir:?}"
-wires=aead programs="rma msg fence unsent death"
+wires=aead programs="rma vec msg fence unsent death"
 if [ "${TEST_RING:-gate}" = night ] && [ "${TEST_SANITIZE:-no}" != thread ]; then
   wires="aead ucx"
-  programs="rma msg fence unsent death ctx req callback prepare fork loop layers layers_stop tokens stream latency \
+  programs="rma vec msg fence unsent death ctx req callback prepare fork loop layers layers_stop tokens stream latency \
     gpu lies flood"
 fi
 for wire in $wires; do

@@ -22,6 +22,7 @@
 #include "core/context.h"
 #include "wire/handshake.h"
 #include "cache/cache.h"
+#include "kv/pieces.h"
 #include "mem/region.h"
 #include "coll/coll_wire.h"
 #include "xfer/xfer_wire.h"
@@ -256,22 +257,43 @@ static uint32_t some_region(uint32_t number)
     return ((number & 6) == 4) ? world.others->regions[0]->id : world.region->id;
 }
 
-static void plausible_pull(kvcl_msg_pull_t *pull, uint8_t seed, size_t len)
+/* n pieces, most of which lie in the region; rest: so many bytes in all, or 0. @return the sum of their lengths. */
+static uint64_t plausible_pieces(uint8_t *payload, size_t n, uint64_t rest)
 {
-    pull->from     = (uint8_t)(1 + pull->from % 3);
+    kvcl_wire_piece_t piece;
+    uint64_t          sum = 0;
+    size_t            i;
+
+    for (i = 0; i < n; ++i) {
+        memcpy(&piece, payload + (i * sizeof(piece)), sizeof(piece));
+        piece.offset %= 4200;
+        piece.len     = (rest == 0) ? piece.len % 600 : (i + 1 == n) ? rest - sum : rest / n;
+        sum          += piece.len;
+        memcpy(payload + (i * sizeof(piece)), &piece, sizeof(piece));
+    }
+    return sum;
+}
+
+static void plausible_pull(kvcl_msg_pull_t *pull, uint8_t seed, uint8_t *payload, size_t len)
+{
+    pull->from     = (uint8_t)(1 + pull->from % 4);
     pull->target   = (pull->from == KVCL_FROM_CACHE) ? some_cache(pull->order) : some_region(pull->order);
     pull->order   &= 1;
     pull->key      = (pull->from == KVCL_FROM_OFFER) ? some_op(seed) : world.region->keys[0];
     pull->offset  %= 5000;
     pull->n_blocks = len / 4;
     pull->len      = (pull->from == KVCL_FROM_CACHE) ? 64 * pull->n_blocks : pull->len % 5000;
+    if (pull->from == KVCL_FROM_PIECES) {
+        pull->n_blocks = len / sizeof(kvcl_wire_piece_t);
+        pull->len      = plausible_pieces(payload, pull->n_blocks, 0);
+    }
     if (seed & 8) {
         pull->layers[0] = pull->heads[0] = 0;
         pull->layers[1] = pull->heads[1] = 1;
     }
 }
 
-static void plausible_put(kvcl_msg_put_t *put, uint8_t seed, size_t len)
+static void plausible_put(kvcl_msg_put_t *put, uint8_t seed, uint8_t *payload, size_t len)
 {
     bool cache = (put->msg.flags & KVCL_PUT_CACHE), eager = (put->msg.flags & KVCL_PUT_EAGER);
 
@@ -280,6 +302,11 @@ static void plausible_put(kvcl_msg_put_t *put, uint8_t seed, size_t len)
     put->offset       %= 5000;
     put->n_blocks      = !cache ? 0 : eager ? len / 68 : len / 4;
     put->len           = cache ? 64 * put->n_blocks : eager ? len : put->len % 5000;
+    if (!cache && (put->msg.flags & KVCL_PUT_PIECES)) { /* eager: the second half is the bytes */
+        put->n_blocks = (eager ? len / 2 : len) / sizeof(kvcl_wire_piece_t);
+        put->len      = plausible_pieces(payload, put->n_blocks,
+                                         eager ? len - (put->n_blocks * sizeof(kvcl_wire_piece_t)) : 0);
+    }
     put->signal_region = some_region(put->order >> 2);
     put->order        &= 1;
     put->signal_key    = world.region->keys[1];
@@ -305,10 +332,10 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, uint8_t *payload, size_t *l
 
     switch (msg->type) {
     case KVCL_MSG_PULL:
-        plausible_pull((kvcl_msg_pull_t *)(void *)msg, seed, len);
+        plausible_pull((kvcl_msg_pull_t *)(void *)msg, seed, payload, len);
         break;
     case KVCL_MSG_PUT:
-        plausible_put((kvcl_msg_put_t *)(void *)msg, seed, len);
+        plausible_put((kvcl_msg_put_t *)(void *)msg, seed, payload, len);
         break;
     case KVCL_MSG_SIGNAL: {
         kvcl_msg_signal_t *signal = (kvcl_msg_signal_t *)(void *)msg;

@@ -1,7 +1,8 @@
 """Plain memory: local, exported to peers, and remote, imported from a peer."""
 
 import time
-from typing import Any, Optional, Tuple
+from array import array
+from typing import Any, Iterable, Optional, Tuple, Union
 
 from . import _kvcl
 from ._errors import WaitTimeout
@@ -41,6 +42,17 @@ class Mem(_kvcl.Mem):
         return "<kvcl.Mem, closed>" if self.closed else f"<kvcl.Mem: {self.nbytes} bytes>"
 
 
+def _pack(offsets: Iterable[int], at: Iterable[int], lengths: Union[int, Iterable[int]]) -> Any:
+    """Three lists of numbers as one array of (offset there, offset here, length)."""
+    there, here = array("Q", offsets), array("Q", at)
+    n = array("Q", [lengths]) * len(there) if isinstance(lengths, int) else array("Q", lengths)
+    if not len(there) == len(here) == len(n):
+        raise ValueError(f"{len(there)} offsets, {len(here)} places here, {len(n)} lengths: give as many of each")
+    packed = array("Q", bytes(24 * len(there)))
+    packed[0::3], packed[1::3], packed[2::3] = there, here, n
+    return packed
+
+
 class RemoteMem(_kvcl.RemoteMem):
     """A peer's memory, from Comm.attach()."""
 
@@ -55,6 +67,19 @@ class RemoteMem(_kvcl.RemoteMem):
         signal=(memory of the same peer, offset, n): after the data is visible, add n to the 8-byte counter there.
         """
         return self._move(Request(), True, offset, data, signal, timeout)
+
+    def get_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
+                timeout: Optional[float] = None) -> Request:
+        """Fetch many pieces in one operation: lengths[i] bytes at offsets[i], to at[i] of local.
+
+        local is a writable buffer, or a Mem (which may be a device's). lengths may be one number for all pieces.
+        """
+        return self._move_vec(Request(), False, _pack(offsets, at, lengths), local, None, timeout)
+
+    def put_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
+                signal: Optional[Tuple["RemoteMem", int, int]] = None, timeout: Optional[float] = None) -> Request:
+        """Write many pieces in one operation: lengths[i] bytes from at[i] of local, to offsets[i]. As put()."""
+        return self._move_vec(Request(), True, _pack(offsets, at, lengths), local, signal, timeout)
 
     def __len__(self) -> int:
         return self.nbytes

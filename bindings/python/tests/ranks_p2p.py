@@ -72,6 +72,34 @@ def blocks(ctx, world):
     theirs.close()
 
 
+def pieces(ctx, world, mem, remote, peer):
+    """Many pieces at once, of a buffer and of registered memory."""
+    left = (world.rank - 1) % world.size
+    mine, n = bytes((world.rank * 7 + i) & 255 for i in range(4000)), 40
+    remote.put_vec([i * 1000 for i in range(n)], mine, [(n - 1 - i) * 100 for i in range(n)], 100).wait(60)
+    world.barrier(60)
+    theirs = bytes((left * 7 + i) & 255 for i in range(4000))
+    assert all(bytes(mem.view()[i * 1000:i * 1000 + 100]) == theirs[(n - 1 - i) * 100:(n - i) * 100] for i in range(n))
+    buf = bytearray(300)
+    remote.get_vec([0, 5000, 39000], buf, [200, 0, 100], [100, 40, 100]).wait(60)
+    assert buf == mine[3400:3440] + bytes(60) + mine[0:100] + mine[3900:4000]
+    with ctx.alloc(4096) as local:
+        remote.get_vec([1000], local, [96], 100).wait(60)
+        assert bytes(local.view()[96:196]) == mine[3800:3900]
+        for bad in (lambda: remote.get_vec([0], local, [4000], 97), lambda: remote.get_vec([0, 1], local, [0], 1),
+                    lambda: remote.put_vec([0], local, [0], [1, 2])):
+            try:
+                bad()
+                raise AssertionError("pieces that do not fit were taken")
+            except ValueError:
+                pass
+        try:
+            remote.get_vec([0, 65530], local, [0, 8], 8)
+            raise AssertionError("a piece beyond the memory was taken")
+        except kvcl.OutOfRange as error:
+            assert "piece 1" in str(error)
+
+
 def exported(ctx, world):
     with ctx.alloc(1 << 16) as mem:
         export = mem.export(write=True)
@@ -86,6 +114,8 @@ def exported(ctx, world):
         buf = bytearray(40960)
         remote.get(0, buf).wait(60)
         assert buf == bytes([world.rank + 1]) * 40960
+        world.barrier(60)
+        pieces(ctx, world, mem, remote, peer)
         world.barrier(60)
         remote.close()
 

@@ -165,7 +165,7 @@ typedef struct kvpy_op {
     bool             busy;      /* a thread is inside the library with req */
     bool             cancel;    /* the thread that is inside the library must cancel it */
     bool             layerwise; /* a send whose layers are marked: req is collected only with the GIL held */
-    kvpy_obj_t       *keeps[2]; /* references and users */
+    kvpy_obj_t       *keeps[3]; /* references and users */
     kvpy_buf_t       bufs[2];
     kvcl_status_t    *blocks;
     size_t           n_blocks;

@@ -78,7 +78,7 @@ void kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj)
 {
     Py_INCREF(obj);
     ++obj->users;
-    op->keeps[(op->keeps[0] == NULL) ? 0 : 1] = obj;
+    op->keeps[(op->keeps[0] == NULL) ? 0 : (op->keeps[1] == NULL) ? 1 : 2] = obj;
 }
 
 int kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params)
@@ -131,17 +131,17 @@ void kvpy_op_drop_values(kvpy_op_t *op)
 /* Release everything the operation used. May run any Python code. */
 static void release(kvpy_op_t *op)
 {
-    kvpy_obj_t *keeps[2] = {op->keeps[0], op->keeps[1]};
+    kvpy_obj_t *keeps[3] = {op->keeps[0], op->keeps[1], op->keeps[2]};
     kvpy_ctx_t *ctx      = op->ctx;
     unsigned   i;
 
-    op->keeps[0] = op->keeps[1] = NULL;
+    op->keeps[0] = op->keeps[1] = op->keeps[2] = NULL;
     op->ctx      = NULL;
     for (i = 0; i < 2; ++i) {
         kvpy_buf_drop(&op->bufs[i]);
     }
     kvpy_op_drop_values(op);
-    for (i = 0; i < 2; ++i) {
+    for (i = 0; i < 3; ++i) {
         if (keeps[i] != NULL) {
             --keeps[i]->users;
         }
@@ -149,7 +149,7 @@ static void release(kvpy_op_t *op)
     if (ctx != NULL) {
         --ctx->users;
     }
-    for (i = 0; i < 2; ++i) {
+    for (i = 0; i < 3; ++i) {
         Py_XDECREF(keeps[i]);
     }
     Py_XDECREF(ctx);

@@ -1,0 +1,67 @@
+/*
+ * What kvcl_get_vec and kvcl_put_vec refuse (errors.h): each sentence has the index of the piece.
+ */
+#include "test/api/errors.h"
+
+START_TEST(remote_pieces_are_checked)
+{
+    const size_t many = (size_t)KVCL_VEC_MAX + 1;
+    char         *own = kvcl_mem_addr(mem);
+    kvcl_vec_t   v[3] = {{0, plain, 8}, {16, plain + 16, 8}, {32, plain + 32, 8}};
+    kvcl_vec_t   bad[3], all[2] = {{0, own, 8}, {8, own + FAR - 8, 8}};
+
+    REFUSED(INVALID_PARAM, "kvcl_get_vec", kvcl_get_vec(NULL, v, 3, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "NULL", kvcl_get_vec(rmem, NULL, 3, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "KVCL_VEC_MAX", kvcl_put_vec(rmem, v, many, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "0x40", kvcl_put_vec(rmem, v, 3, NULL, &flagged, &out.req));
+    REFUSED(ACCESS, "right to read", kvcl_get_vec(writable, v, 3, NULL, NULL, &out.req));
+    REFUSED(ACCESS, "right to write", kvcl_put_vec(readable, v, 3, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "mem", kvcl_get_vec(rmem, v, 3, (kvcl_mem_h)rmem, NULL, &out.req));
+    memcpy(bad, v, sizeof(v));
+    bad[1].len = 0;
+    REFUSED(INVALID_PARAM, "piece 1 has length 0", kvcl_get_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "piece 1 has length 0", kvcl_put_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    memcpy(bad, v, sizeof(v));
+    bad[2].addr = NULL;
+    REFUSED(INVALID_PARAM, "piece 2: addr is NULL", kvcl_put_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    memcpy(bad, v, sizeof(v));
+    bad[2].offset = FAR - 7;
+    REFUSED(OUT_OF_RANGE, "piece 2: bytes 4089 + 8 of a region of 4096",
+            kvcl_get_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    bad[2].offset = UINT64_MAX;
+    REFUSED(OUT_OF_RANGE, "piece 2: bytes 18446744073709551615", kvcl_put_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    memcpy(bad, v, sizeof(v));
+    bad[2].addr = plain + 7; /* in the first piece */
+    REFUSED(INVALID_PARAM, "pieces 0 and 2 overlap", kvcl_get_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    bad[2].addr = plain + 16; /* of the second */
+    REFUSED(INVALID_PARAM, "pieces 1 and 2 overlap", kvcl_get_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    bad[2].addr = (void *)(UINTPTR_MAX - 3);
+    REFUSED(INVALID_PARAM, "wrap around", kvcl_get_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    REFUSED(OUT_OF_RANGE, "piece 0", kvcl_get_vec(rmem, v, 3, mem, NULL, &out.req)); /* not in mem */
+    all[1].len = 9;
+    REFUSED(OUT_OF_RANGE, "piece 1: its 9 bytes", kvcl_put_vec(rmem, all, 2, mem, NULL, &out.req));
+    all[1].len = 8;
+    TAKEN(kvcl_put_vec(rmem, all, 2, mem, NULL, &out.req));
+    ck_assert_int_eq(final(out.req), KVCL_OK);
+    bad[2].addr = plain + 16; /* a put reads them: they may overlap */
+    TAKEN(kvcl_put_vec(rmem, bad, 3, NULL, NULL, &out.req));
+    ck_assert_int_eq(final(out.req), KVCL_OK);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite  = suite_create("errors_vec");
+    TCase   *tc     = tcase_create("world");
+    SRunner *runner = srunner_create(suite);
+    int      failed;
+
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, open_world, close_world);
+    tcase_add_test(tc, remote_pieces_are_checked);
+    suite_add_tcase(suite, tc);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
