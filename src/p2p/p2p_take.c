@@ -7,6 +7,7 @@
 #include "config.h"
 #include "p2p/p2p.h"
 #include "p2p/p2p_recv.h"
+#include "p2p/p2p_words.h"
 #include "base/error.h"
 #include "base/structs.h"
 #include "xfer/describe.h"

@@ -35,13 +35,6 @@ void        kvcl_describe_bytes(bool push, const kvcl_peer_t *peer, const kvcl_p
 /** Lock held. The same, for bytes of a peer's exported memory. */
 bool        kvcl_explain_access(const kvcl_peer_t *peer, kvcl_status_t status, char *buf, size_t cap);
 
-/** A send and its matched recv whose shapes of blocks differ: both sides' numbers, and what must be equal. */
-const char *kvcl_describe_layouts(const kvcl_msg_send_t *msg, kvcl_cache_h cache, const kvcl_sel_t *sel, char *buf,
-                                  size_t cap);
-/** The same, for sizes that differ. cache NULL: plain memory with room for this many bytes. */
-const char *kvcl_describe_sizes(const kvcl_msg_send_t *msg, kvcl_cache_h cache, const kvcl_sel_t *sel, uint64_t bytes,
-                                char *buf, size_t cap);
-
 /** "rank 1" (lock held), or "any rank" without a peer. */
 const char *kvcl_describe_peer(const kvcl_peer_t *peer, char *buf, size_t cap);
 
