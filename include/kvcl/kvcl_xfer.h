@@ -52,25 +52,30 @@ typedef struct kvcl_xfer_params {
     uint64_t         tenant;       /* kvcl_store_put: the tenant of the blocks (kvcl_store_admin.h); 0: none,
                                       or that of the handle */
     uint64_t         to_rank;      /* with KVCL_PUT_TO: the rank of the store's comm whose pool takes the blocks */
+    const void       *notify;      /* gets, puts: bytes for the peer's program, after the data (kvcl_notify_recv);
+                                      copied by the call; NULL: none */
+    size_t           notify_bytes; /* at most KVCL_NOTIFY_MAX; may be 0 with a notify that is not NULL */
 } kvcl_xfer_params_t;
 #define KVCL_XFER_PARAMS_INIT                                                                                          \
-    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0}
+    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
+#define KVCL_NOTIFY_MAX 8192u /* bytes of a notification */
 
 /*
  * The flags and fields of each call. All take timeout_ns. Calls that return a request take cb and cb_arg too;
  * kvcl_xfer_prepare and blocking calls (kvcl_store_match, for example, but not kvcl_store_match_post) do not. signal
- * means signal_mem, signal_offset and signal_add. A flag or a field that a call does not take is refused by name
+ * means signal_mem, signal_offset and signal_add, notify means notify and notify_bytes. A flag or a field that a call does not take is refused by name
  * (KVCL_ERR_INVALID_PARAM): leave it 0.
  *
  *   call                      flags            fields
- *   kvcl_get                  BACKGROUND       status, remote_cache, stream
- *   kvcl_put                  BACKGROUND       status, remote_cache, signal, stream
+ *   kvcl_get                  BACKGROUND       status, remote_cache, stream, notify
+ *   kvcl_put                  BACKGROUND       status, remote_cache, signal, stream, notify
  *   kvcl_xfer_prepare         BACKGROUND       remote_cache, signal
- *   kvcl_xfer_post            -                status, stream
- *   kvcl_get_bytes            BACKGROUND       stream
- *   kvcl_put_bytes            BACKGROUND       signal, stream
- *   kvcl_get_vec              BACKGROUND       stream
- *   kvcl_put_vec              BACKGROUND       signal, stream
+ *   kvcl_xfer_post            -                status, stream, notify
+ *   kvcl_get_bytes            BACKGROUND       stream, notify
+ *   kvcl_put_bytes            BACKGROUND       signal, stream, notify
+ *   kvcl_get_vec              BACKGROUND       stream, notify
+ *   kvcl_put_vec              BACKGROUND       signal, stream, notify
+ *   kvcl_notify               -                -
  *   kvcl_send                 LAYERWISE        stream
  *   kvcl_send_bytes           -                stream
  *   kvcl_recv                 -                info, stream
@@ -253,6 +258,38 @@ KVCL_API kvcl_status_t kvcl_get_vec(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, 
                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_put_vec(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, size_t n, kvcl_mem_h mem,
                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/*
+ * Notifications: a few bytes that the peer's program takes, to learn that a get or put of its memory has ended, and
+ * which. With params.notify a get tells the peer that its bytes have been read (it may reuse the blocks), a put that
+ * they are in place. The notification follows the data of its own operation, on every path; two operations are in no
+ * order. The request completes when the peer holds the notification, which costs one more round trip. A failed
+ * operation sends none.
+ *
+ * The peer holds them until its program takes them with kvcl_notify_recv: 4 MiB of each rank and 64 MiB of all, where
+ * each counts as 1 KiB at least. One beyond that is not held: its request ends with KVCL_ERR_NO_SPACE, although its
+ * data has been moved; kvcl_notify repeats the notification alone. Where the peer leaves or the link is lost before it
+ * has answered (KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE), it may hold the notification or not.
+ */
+
+/**
+ * A notification alone, without data. @a params: timeout_ns, cb and cb_arg; nothing else may be set.
+ * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_INVALID_PARAM (more than KVCL_NOTIFY_MAX bytes). Later:
+ *         KVCL_ERR_NO_SPACE, KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE.
+ */
+KVCL_API kvcl_status_t kvcl_notify(kvcl_comm_h comm, int rank, const void *bytes, size_t len,
+                                   const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Take the next notification over @a comm, from any rank: in the order of arrival; those of operations with imported
+ * memory travel over the communicator of kvcl_rmem_import. Waits at most timeout_ns; 0 checks once. The context's
+ * eventfd wakes for an arrival. Any thread.
+ * @param [in,out] info  its size set by the caller; filled with source and bytes, tag 0; may be NULL.
+ * @return KVCL_OK; KVCL_ERR_WAIT_TIMEOUT: none has arrived; KVCL_ERR_TRUNCATED: it has more bytes than cap: it stays,
+ *         and info has its number of bytes; KVCL_ERR_INVALID_PARAM (KVCL_WAIT_FOREVER: nothing would end it).
+ */
+KVCL_API kvcl_status_t kvcl_notify_recv(kvcl_comm_h comm, void *buf, size_t cap, kvcl_recv_info_t *info,
+                                        uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 /**
  * A request that completes when @a stream has done what it was given before the call, for whatever takes no

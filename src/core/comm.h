@@ -25,6 +25,17 @@ struct kvcl_comm {
     uint64_t         coll_seq; /* collectives posted; under the engine lock */
 };
 
+/* This rank, as messages over the communicator name it. */
+typedef struct kvcl_comm_self {
+    uint64_t id; /* of the communicator */
+    int      rank;
+} kvcl_comm_self_t;
+
+static inline kvcl_comm_self_t kvcl_comm_self(const struct kvcl_comm *comm)
+{
+    return (kvcl_comm_self_t){comm->id, comm->rank};
+}
+
 /** No lock held; queries boot the first time, which may block. KVCL_ERR_UNKNOWN_RANK, ... */
 kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) KVCL_MUST_CHECK KVCL_UNGUARDED;
 

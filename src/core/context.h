@@ -17,7 +17,7 @@
 #include <kvcl/kvcl_query.h>
 
 enum { KVCL_ROOM_COMM, KVCL_ROOM_MEM, KVCL_ROOM_LANE, KVCL_ROOM_GATE, KVCL_ROOM_XFER, KVCL_ROOM_SERVE,
-       KVCL_ROOM_P2P, KVCL_ROOM_COLL, KVCL_ROOM_STORE, KVCL_ROOMS };
+       KVCL_ROOM_NOTIFY, KVCL_ROOM_P2P, KVCL_ROOM_COLL, KVCL_ROOM_STORE, KVCL_ROOMS };
 
 /* Engine lock held. hdr has at least sizeof(kvcl_msg_t) bytes, all of hdr_len are readable and aligned to 8; the
  * content beyond is hostile. Both buffers live during the call only. */

@@ -92,6 +92,7 @@ typedef struct kvcl_peer {
     size_t                 arrived_bytes;     /* p2p/p2p_match.c: of its sends that no recv has matched */
     char                   name[32];          /* for logs */
     size_t                 taking_bytes;      /* xfer/put_take.c: of its puts that this rank pulls */
+    size_t                 notice_bytes;      /* notify/inbox.c: of its notifications that were not taken */
 } kvcl_peer_t;
 
 typedef struct kvcl_peers {

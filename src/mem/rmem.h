@@ -4,6 +4,7 @@
 #ifndef KVCL_MEM_RMEM_H
 #define KVCL_MEM_RMEM_H
 
+#include "core/comm.h"
 #include "mem/region.h"
 #include <kvcl/kvcl_xfer.h>
 
@@ -11,6 +12,7 @@ struct kvcl_rmem {
     kvcl_list_t    link; /* kvcl_context_rmems() */
     kvcl_context_h ctx;
     kvcl_peer_t    *peer;
+    kvcl_comm_self_t self; /* over the communicator that it was imported by */
     kvcl_rregion_t rregion;
     /* The mapped bytes, while the peer is connected and the processor may copy them: they are copied without the lock.
      * NULL: unknown, or not so. Written with the lock. */

@@ -177,6 +177,7 @@ static kvcl_status_t get(vec_t *vec, const kvcl_xfer_params_t *p, kvcl_req_h *re
     }
     pull->owns_pieces = true;
     pull->peer        = vec->rmem->peer;
+    pull->self        = vec->rmem->self;
     pull->from        = KVCL_FROM_REGION;
     pull->rregion     = &vec->rmem->rregion;
     pull->offset      = vec->bytes ? vec->pieces->offset : 0;
@@ -196,6 +197,7 @@ static kvcl_status_t put(vec_t *vec, const kvcl_xfer_params_t *p, kvcl_req_h *re
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for a transfer", vec->call);
     }
     put->peer   = vec->rmem->peer;
+    put->self   = vec->rmem->self;
     put->rmem   = vec->rmem;
     put->offset = vec->bytes ? vec->pieces->offset : 0;
     put->buf    = vec->bytes ? vec->pieces->addr : NULL;
@@ -212,7 +214,7 @@ static kvcl_status_t start(vec_t *vec, kvcl_call_id_t id, const kvcl_xfer_params
     if (status != KVCL_OK) {
         return status;
     }
-    if ((!vec->push || (p.signal_mem == NULL)) && copied_now(vec, &status)) {
+    if ((p.notify == NULL) && (!vec->push || (p.signal_mem == NULL)) && copied_now(vec, &status)) {
         return kvcl_req_instant(vec->rmem->ctx, status, p.cb, p.cb_arg, req_p);
     }
     return vec->push ? put(vec, &p, req_p) : get(vec, &p, req_p);

@@ -29,6 +29,8 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 6 };
     X(DESCRIPTION, 11) \
     X(SIGNAL, 12)       /* add to a counter in the sender's peer's memory */ \
     X(SIGNALED, 13) \
+    X(NOTIFY, 14)       /* bytes for the receiver's program; the sender's data is there */ \
+    X(NOTIFIED, 15) \
     X(PULL, 20)         /* stream these bytes to the sender */ \
     X(DATA, 21) \
     X(PULL_DONE, 22) \

@@ -10,6 +10,7 @@
 #include "weave/bulk.h"
 #include "xfer/prepare.h"
 #include "xfer/pull.h"
+#include "xfer/xfer.h"
 #include "weave/pieces.h"
 
 #include <stdio.h>
@@ -161,6 +162,9 @@ kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t 
     pull->gate       = gate;
     pull->op         = (gate == NULL) ? KVCL_LATENCY_GET : KVCL_LATENCY_NONE; /* a stream's work is not timed */
     pull->background = (p->flags & KVCL_BACKGROUND) != 0;
+    if (p->notify != NULL) {
+        return kvcl_xfer_state(ctx)->notifier->get(ctx, pull, p, req_p);
+    }
     kvcl_lock(ctx);
     status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
     if ((status == KVCL_OK) && (req_p != NULL)) {
@@ -187,7 +191,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const k
     if (status != KVCL_OK) {
         return status;
     }
-    if (gate == NULL) {
+    if ((gate == NULL) && (p->notify == NULL)) {
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, bytes);
     }
     if (rcache != NULL) {
@@ -201,6 +205,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const k
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_get: no memory for a transfer");
     }
     pull->peer     = plan->peer;
+    pull->self     = plan->self;
     pull->from     = KVCL_FROM_CACHE;
     strcpy(pull->cache_name, plan->name);
     pull->name_key = plan->name_key;

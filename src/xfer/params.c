@@ -25,14 +25,17 @@ enum {
     STREAM        = 1 << 8,
     TENANT        = 1 << 9,
     TO_RANK       = 1 << 10,
-    NO_CB         = 1 << 11, /* neither cb nor cb_arg */
-    NO_POST       = 1 << 12, /* a blocking call without a posting form: neither of them */
+    NOTIFY        = 1 << 11,
+    NOTIFY_BYTES  = 1 << 12,
+    NO_CB         = 1 << 13, /* neither cb nor cb_arg */
+    NO_POST       = 1 << 14, /* a blocking call without a posting form: neither of them */
     SIGNAL        = SIGNAL_MEM | SIGNAL_OFFSET | SIGNAL_ADD,
+    TOLD          = STREAM | NOTIFY | NOTIFY_BYTES,
     PUTS          = REPLICAS | COPIES | TENANT
 };
 
 static const char *const field_names[] = {"status", "remote_cache", "signal_mem", "signal_offset", "signal_add", "info",
-                                          "replicas", "copies", "stream", "tenant", "to_rank"};
+                                          "replicas", "copies", "stream", "tenant", "to_rank", "notify", "notify_bytes"};
 
 /* The table of kvcl_xfer.h; test/api/test_params.c compares the two. */
 static const struct {
@@ -40,14 +43,15 @@ static const struct {
     uint64_t   flags;
     unsigned   fields;
 } calls[] = {
-    [KVCL_CALL_GET] = {"kvcl_get", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | STREAM},
-    [KVCL_CALL_PUT] = {"kvcl_put", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | SIGNAL | STREAM},
+    [KVCL_CALL_GET] = {"kvcl_get", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | TOLD},
+    [KVCL_CALL_PUT] = {"kvcl_put", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | SIGNAL | TOLD},
     [KVCL_CALL_XFER_PREPARE] = {"kvcl_xfer_prepare", KVCL_BACKGROUND, REMOTE_CACHE | SIGNAL | NO_CB},
-    [KVCL_CALL_XFER_POST] = {"kvcl_xfer_post", 0, STATUS | STREAM},
-    [KVCL_CALL_GET_BYTES] = {"kvcl_get_bytes", KVCL_BACKGROUND, STREAM},
-    [KVCL_CALL_PUT_BYTES] = {"kvcl_put_bytes", KVCL_BACKGROUND, SIGNAL | STREAM},
-    [KVCL_CALL_GET_VEC] = {"kvcl_get_vec", KVCL_BACKGROUND, STREAM},
-    [KVCL_CALL_PUT_VEC] = {"kvcl_put_vec", KVCL_BACKGROUND, SIGNAL | STREAM},
+    [KVCL_CALL_XFER_POST] = {"kvcl_xfer_post", 0, STATUS | TOLD},
+    [KVCL_CALL_GET_BYTES] = {"kvcl_get_bytes", KVCL_BACKGROUND, TOLD},
+    [KVCL_CALL_PUT_BYTES] = {"kvcl_put_bytes", KVCL_BACKGROUND, SIGNAL | TOLD},
+    [KVCL_CALL_GET_VEC] = {"kvcl_get_vec", KVCL_BACKGROUND, TOLD},
+    [KVCL_CALL_PUT_VEC] = {"kvcl_put_vec", KVCL_BACKGROUND, SIGNAL | TOLD},
+    [KVCL_CALL_NOTIFY] = {"kvcl_notify", 0, 0},
     [KVCL_CALL_SEND] = {"kvcl_send", KVCL_LAYERWISE, STREAM},
     [KVCL_CALL_SEND_BYTES] = {"kvcl_send_bytes", 0, STREAM},
     [KVCL_CALL_RECV] = {"kvcl_recv", 0, INFO | STREAM},
@@ -146,7 +150,8 @@ static inline unsigned fields_set(const kvcl_xfer_params_t *p)
            ((p->signal_mem != NULL) ? SIGNAL_MEM : 0u) | ((p->signal_offset != 0) ? SIGNAL_OFFSET : 0u) |
            ((p->signal_add != 0) ? SIGNAL_ADD : 0u) | ((p->info != NULL) ? INFO : 0u) |
            ((p->replicas != 0) ? REPLICAS : 0u) | ((p->copies != NULL) ? COPIES : 0u) |
-           ((p->stream != NULL) ? STREAM : 0u) | ((p->tenant != 0) ? TENANT : 0u) | ((p->to_rank != 0) ? TO_RANK : 0u);
+           ((p->stream != NULL) ? STREAM : 0u) | ((p->tenant != 0) ? TENANT : 0u) | ((p->to_rank != 0) ? TO_RANK : 0u) |
+           ((p->notify != NULL) ? NOTIFY : 0u) | ((p->notify_bytes != 0) ? NOTIFY_BYTES : 0u);
 }
 
 static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
@@ -171,6 +176,10 @@ static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t ca
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.signal_offset or signal_add is set, but no signal_mem",
                          calls[call].name);
     }
+    if ((p->notify_bytes > KVCL_NOTIFY_MAX) || ((p->notify == NULL) && (p->notify_bytes != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.notify_bytes is %zu, but %s", calls[call].name,
+                         p->notify_bytes, (p->notify == NULL) ? "notify is NULL" : "KVCL_NOTIFY_MAX is less");
+    }
     return KVCL_OK;
 }
 
@@ -179,7 +188,7 @@ static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
     const unsigned fields = calls[call].fields;
 
-    return ((fields_set(p) & (~fields | SIGNAL | TO_RANK)) | (fields & (NO_CB | NO_POST)) |
+    return ((fields_set(p) & (~fields | SIGNAL | TO_RANK | NOTIFY_BYTES)) | (fields & (NO_CB | NO_POST)) |
             (p->flags & ~calls[call].flags)) == 0;
 }
 

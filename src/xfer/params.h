@@ -19,6 +19,7 @@ typedef enum kvcl_call_id {
     KVCL_CALL_PUT_BYTES,
     KVCL_CALL_GET_VEC,
     KVCL_CALL_PUT_VEC,
+    KVCL_CALL_NOTIFY,
     KVCL_CALL_SEND,
     KVCL_CALL_SEND_BYTES,
     KVCL_CALL_RECV,

@@ -79,6 +79,8 @@ static kvcl_status_t lay_over(const kvcl_xfer_params_t *params, kvcl_xfer_params
     p->cb_arg     = own.cb_arg;
     p->status     = own.status;
     p->stream     = own.stream;
+    p->notify     = own.notify;
+    p->notify_bytes = own.notify_bytes;
     p->timeout_ns = (own.timeout_ns != 0) ? own.timeout_ns : p->timeout_ns;
     return KVCL_OK;
 }

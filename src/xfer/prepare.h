@@ -12,6 +12,7 @@
 typedef struct kvcl_xfer_plan {
     kvcl_context_h ctx;
     kvcl_peer_t    *peer;
+    kvcl_comm_self_t self;
     kvcl_cache_h   cache;
     const char     *name;    /* of the peer's cache */
     uint64_t       name_key;

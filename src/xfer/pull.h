@@ -64,6 +64,7 @@ struct kvcl_pull {
     kvcl_status_t        *status;     /* one a block of remote, given by the poster; NULL: none */
     void                 (*on_done)(kvcl_pull_t *pull, kvcl_status_t status); /* lock held */
     void                 *arg;        /* the poster's */
+    kvcl_comm_self_t     self;        /* of a user's get: for its notification */
     /* Inside. */
     kvcl_rcache_t        *rcache;
     kvcl_stream_t        dst;         /* served */
@@ -99,7 +100,7 @@ kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const k
  */
 kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns, kvcl_req_cb_t cb,
                               void *cb_arg, bool user) KVCL_MUST_CHECK;
-/** Lock not held: start a get of the user's. Takes the pull, and the gate (NULL: none), also on failure. */
+/** Lock not held: start a get of the user's, with its notification. Takes the pull, and the gate (NULL: none), also on failure. */
 kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
                              kvcl_req_h *req_p) KVCL_MUST_CHECK;
 /** Lock held: end it with status, now or when its operations in flight have ended. */

@@ -44,7 +44,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const k
     if (status != KVCL_OK) {
         return status;
     }
-    if ((p->signal_mem == NULL) && (gate == NULL)) {
+    if ((p->signal_mem == NULL) && (gate == NULL) && (p->notify == NULL)) {
         rcache = kvcl_direct_rcache(plan->ctx, plan->peer, plan->name_key, total);
     }
     if ((rcache != NULL) && rcache->writable) {
@@ -60,6 +60,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const k
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_put: no memory for a transfer");
     }
     put->peer     = plan->peer;
+    put->self     = plan->self;
     put->cache    = plan->cache;
     strcpy(put->name, plan->name);
     put->name_key = plan->name_key;

@@ -22,6 +22,9 @@
 static void complete(kvcl_put_t *put, kvcl_status_t status)
 {
     kvcl_set_statuses(put->status, put->n_status, status);
+    if (put->on_done != NULL) {
+        put->on_done(put, status);
+    }
     kvcl_req_complete(&put->req, status);
 }
 
@@ -60,6 +63,7 @@ void kvcl_put_discard(kvcl_put_t *put)
     free((void *)put->remote.blocks);
     free(put->near);
     free(put->far);
+    kvcl_pull_discard(put->direct);
     free(put);
 }
 
@@ -273,50 +277,62 @@ static kvcl_pull_t *make_direct(kvcl_put_t *put)
     return pull;
 }
 
+kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, uint64_t timeout_ns, kvcl_req_cb_t cb, void *cb_arg,
+                             bool user)
+{
+    kvcl_pull_t   *direct = put->direct;
+    kvcl_status_t status;
+
+    kvcl_assert_locked(ctx);
+    status = kvcl_req_start(&put->req, ctx, &put_class, timeout_ns, cb, cb_arg, user);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    put->req.with      = put->peer;
+    put->req.timing.op = (direct->gate == NULL) ? KVCL_LATENCY_PUT : KVCL_LATENCY_NONE; /* a stream's is not timed */
+    status             = kvcl_req_publish(&put->req);
+    if (status == KVCL_OK) {
+        /* The pull has no deadline: the put's stops it. */
+        status = kvcl_pull_start(ctx, direct, UINT64_MAX, NULL, NULL, false);
+    }
+    if (status != KVCL_OK) {
+        put->direct = NULL;
+        kvcl_pull_discard(direct);
+        complete(put, status);
+    }
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
                              kvcl_req_h *req_p)
 {
-    kvcl_pull_t   *direct;
-    kvcl_status_t status;
+    kvcl_status_t status = KVCL_ERR_NO_MEMORY;
 
     put->background = (p->flags & KVCL_BACKGROUND) != 0;
-    direct          = make_direct(put);
-    status          = (direct != NULL) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
-    if (status != KVCL_OK) {
+    put->direct     = make_direct(put);
+    if (put->direct == NULL) {
         kvcl_gate_free(gate);
         kvcl_put_discard(put);
         return kvcl_fail(status, "no memory for a put");
     }
-    direct->gate       = gate;
+    put->direct->gate  = gate;
     put->signal_mem    = p->signal_mem;
     put->signal_offset = p->signal_offset;
     put->signal_add    = p->signal_add;
+    if (p->notify != NULL) {
+        return kvcl_xfer_state(ctx)->notifier->put(ctx, put, p, req_p);
+    }
     kvcl_lock(ctx);
-    status = kvcl_req_start(&put->req, ctx, &put_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
-    if (status == KVCL_OK) {
-        if (req_p != NULL) {
-            *req_p = kvcl_req_handle(&put->req);
-        }
-        put->req.with      = put->peer;
-        put->req.timing.op = (gate == NULL) ? KVCL_LATENCY_PUT : KVCL_LATENCY_NONE; /* a stream's work is not timed */
-        status             = kvcl_req_publish(&put->req);
-        put->direct        = direct;
-        if (status == KVCL_OK) {
-            /* The pull has no deadline: the put's stops it. */
-            status = kvcl_pull_start(ctx, direct, UINT64_MAX, NULL, NULL, false);
-        }
-        if (status != KVCL_OK) {
-            put->direct = NULL;
-            kvcl_pull_discard(direct);
-            complete(put, status);
-        }
-        kvcl_unlock(ctx);
-        return KVCL_OK;
+    status = kvcl_put_start(ctx, put, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    if ((status == KVCL_OK) && (req_p != NULL)) {
+        *req_p = kvcl_req_handle(&put->req);
     }
     kvcl_unlock(ctx);
-    kvcl_pull_discard(direct);
-    kvcl_put_discard(put);
-    return kvcl_fail(status, "no memory for a put");
+    if (status != KVCL_OK) {
+        kvcl_put_discard(put);
+        return kvcl_fail(status, "no memory for a put");
+    }
+    return KVCL_OK;
 }
 
 /* The owner no longer has the cache that it described; it may have another of that name. Once. */

@@ -7,6 +7,7 @@
 #include "core/context.h"
 #include "native/rma_table.h"
 #include "xfer/share.h"
+#include <kvcl/kvcl_xfer.h>
 
 struct kvcl_lane_user;
 struct kvcl_offer;
@@ -20,6 +21,15 @@ typedef struct kvcl_xfer_server {
     void (*lane_lost)(kvcl_context_h ctx, kvcl_peer_t *peer);
 } kvcl_xfer_server_t;
 
+struct kvcl_pull;
+struct kvcl_put;
+
+/* The calls of the notifying room: prepared transfers, which they take, also on failure. No lock held. */
+typedef struct kvcl_xfer_notifier {
+    kvcl_status_t (*get)(kvcl_context_h ctx, struct kvcl_pull *pull, const kvcl_xfer_params_t *p, kvcl_req_h *req_p);
+    kvcl_status_t (*put)(kvcl_context_h ctx, struct kvcl_put *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p);
+} kvcl_xfer_notifier_t;
+
 typedef struct kvcl_xfer_state {
     kvcl_list_t              copies[2];  /* kvcl_copy_t; [1]: background */
     kvcl_share_t             copy_share;
@@ -28,6 +38,7 @@ typedef struct kvcl_xfer_state {
     kvcl_map_t               offers;
     uint64_t                 next_offer;
     const kvcl_xfer_server_t *server;    /* src/serve */
+    const kvcl_xfer_notifier_t *notifier; /* src/notify */
 } kvcl_xfer_state_t;
 
 static inline kvcl_xfer_state_t *kvcl_xfer_state(kvcl_context_h ctx)

@@ -1,5 +1,5 @@
 /*
- * What kvcl_get_vec and kvcl_put_vec refuse (errors.h): each sentence has the index of the piece.
+ * What kvcl_get_vec, kvcl_put_vec and notifications refuse (errors.h): a sentence about a piece has its index.
  */
 #include "test/api/errors.h"
 
@@ -49,6 +49,34 @@ START_TEST(remote_pieces_are_checked)
 }
 END_TEST
 
+START_TEST(notifications_are_checked)
+{
+    kvcl_recv_info_t   info = KVCL_RECV_INFO_INIT;
+    kvcl_xfer_params_t p    = KVCL_XFER_PARAMS_INIT;
+
+    REFUSED(INVALID_PARAM, "kvcl_notify", kvcl_notify(NULL, 0, plain, 8, NULL, &out.req));
+    REFUSED(UNKNOWN_RANK, "rank 1", kvcl_notify(world, 1, plain, 8, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "at NULL", kvcl_notify(world, 0, NULL, 8, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "KVCL_NOTIFY_MAX", kvcl_notify(world, 0, plain, KVCL_NOTIFY_MAX + 1, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "kvcl_notify_recv", kvcl_notify_recv(NULL, out.bytes, 8, NULL, 0));
+    REFUSED(INVALID_PARAM, "buf is NULL", kvcl_notify_recv(world, NULL, 8, NULL, 0));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_notify_recv(world, out.bytes, 8, NULL, KVCL_WAIT_FOREVER));
+    REFUSED(WAIT_TIMEOUT, "a notification", kvcl_notify_recv(world, out.bytes, 8, NULL, 0));
+    info.size = 4;
+    REFUSED(INVALID_PARAM, "kvcl_recv_info_t", kvcl_notify_recv(world, out.bytes, 8, &info, 0));
+    info.size = sizeof(info);
+    p.notify = "too long for 7";
+    p.notify_bytes = 14;
+    TAKEN(kvcl_get_bytes(rmem, 0, out.bytes + 64, 8, &p, &out.req));
+    ck_assert_int_eq(final(out.req), KVCL_OK);
+    ck_assert_int_eq(kvcl_notify_recv(world, out.bytes, 7, &info, SECOND), KVCL_ERR_TRUNCATED);
+    ck_assert_uint_eq(info.bytes, 14); /* and it stays */
+    TAKEN(kvcl_notify_recv(world, out.bytes, 14, &info, SECOND));
+    ck_assert_mem_eq(out.bytes, "too long for 7", 14);
+    ck_assert_int_eq(info.source, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("errors_vec");
@@ -59,6 +87,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, open_world, close_world);
     tcase_add_test(tc, remote_pieces_are_checked);
+    tcase_add_test(tc, notifications_are_checked);
     suite_add_tcase(suite, tc);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

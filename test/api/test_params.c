@@ -49,6 +49,7 @@ CALL(get_bytes, readable, 0, plain, 8)
 CALL(put_bytes, writable, 0, plain, 8)
 CALL(get_vec, readable, &piece, 1, NULL)
 CALL(put_vec, writable, &piece, 1, NULL)
+CALL(notify, world, 0, plain, 8)
 CALL(send, world, 0, 1, cache, &good)
 CALL(send_bytes, world, 0, 1, plain, 8)
 CALL(recv, world, 0, 1, cache, &good)
@@ -139,7 +140,7 @@ static const struct {
     const char    *name;
     kvcl_status_t (*call)(const kvcl_xfer_params_t *p, kvcl_req_h *r);
 } calls[] = {ROW(get), ROW(put), ROW(xfer_prepare), ROW(xfer_post), ROW(get_bytes), ROW(put_bytes),
-             ROW(get_vec), ROW(put_vec), ROW(send),
+             ROW(get_vec), ROW(put_vec), ROW(notify), ROW(send),
              ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
              ROW(allgather), ROW(allreduce), ROW(reduce_scatter), ROW(alltoall), ROW(gather), ROW(scatter),
              ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
@@ -234,12 +235,13 @@ static void set_field(kvcl_xfer_params_t *p, unsigned field)
     case 6: p->copies = copies; break;
     case 7: p->stream = (void *)(uintptr_t)1; break; /* CU_STREAM_LEGACY */
     case 8: p->tenant = 7; break;
+    case 9: p->notify = plain; p->notify_bytes = 8; break;
     default: p->to_rank = 1; break;
     }
 }
 
 static const char *const field_names[] = {"status", "remote_cache", "signal_mem", "signal_offset", "info", "replicas",
-                                          "copies", "stream", "tenant", "to_rank"};
+                                          "copies", "stream", "tenant", "notify", "to_rank"};
 enum { FIELDS = sizeof(field_names) / sizeof(field_names[0]) };
 
 /* Call it with the given params; kind: "flag" or "field"; ours: the header lists it for the call. */
@@ -329,6 +331,12 @@ START_TEST(half_a_signal_is_refused)
     REFUSED(INVALID_PARAM, "no signal_mem", kvcl_put(world, 0, cache, &good, &good, &p, &out.req));
     REFUSED(INVALID_PARAM, "params.signal_add is a field of kvcl_put,",
             kvcl_get(world, 0, cache, &good, &good, &p, &out.req));
+    p              = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
+    p.notify_bytes = 1;
+    REFUSED(INVALID_PARAM, "notify is NULL", kvcl_put(world, 0, cache, &good, &good, &p, &out.req));
+    p.notify       = plain;
+    p.notify_bytes = KVCL_NOTIFY_MAX + 1;
+    REFUSED(INVALID_PARAM, "is 8193", kvcl_get_bytes(rmem, 0, out.bytes, 8, &p, &out.req));
     p            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
     p.cb_arg     = plain;
     REFUSED(INVALID_PARAM, "kvcl_xfer_post", kvcl_xfer_prepare(world, 0, KVCL_XFER_GET, cache, &good, &good, &p,

@@ -25,6 +25,7 @@
 #include "kv/pieces.h"
 #include "mem/region.h"
 #include "coll/coll_wire.h"
+#include "notify/notify.h"
 #include "xfer/xfer_wire.h"
 #include "messages_store.h"
 
@@ -344,6 +345,9 @@ static void plausible(kvcl_msg_t *msg, uint8_t seed, uint8_t *payload, size_t *l
         signal->offset %= 5000;
         break;
     }
+    case KVCL_MSG_NOTIFY:
+        ((kvcl_msg_notify_t *)(void *)msg)->comm = world.comm->id;
+        break;
     case KVCL_MSG_SEND:
     case KVCL_MSG_LAYERS:
         plausible_send(msg, seed, len);

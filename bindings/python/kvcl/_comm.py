@@ -147,27 +147,36 @@ class Comm(_kvcl.Comm):
     def get(self, rank: int, cache: Cache, remote: Any, local: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None, stream: Any = None) -> Request:
+            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request:
         """Copy blocks `remote` of the rank's cache into blocks `local` of `cache`; its program takes no part.
 
         The peer's cache has the name of the local one, or remote_cache. Its layers and heads are numbered like the
         local ones, or given by remote_layers and remote_heads. tokens and remote_tokens select a range of each side's
-        list; the default is the whole list.
+        list; the default is the whole list. notify: the peer gets these bytes afterwards (notify_recv), here to learn
+        that its blocks have been read.
         """
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
         return self._copy(Request(), False, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
-                          _stream(stream))
+                          _stream(stream), notify)
 
     def put(self, rank: int, cache: Cache, local: Any, remote: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None, stream: Any = None) -> Request:
+            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request:
         """Copy blocks `local` of `cache` into blocks `remote` of the rank's. Done when the peer can read them."""
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
         return self._copy(Request(), True, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
-                          _stream(stream))
+                          _stream(stream), notify)
+
+    def notify(self, rank: int, data: Any, *, timeout: Optional[float] = None) -> Request:
+        """Notify a rank without a get or put: these bytes (at most 8,192) for its notify_recv."""
+        return self._notify(Request(), rank, data, timeout)
+
+    def notify_recv(self, timeout: float = 0.0) -> Optional[Tuple[int, bytes]]:
+        """Take the next notification: (source, bytes). None if none arrives within timeout seconds."""
+        return self._notify_recv(timeout)
 
     def attach(self, rank: int, export: Any) -> RemoteMem:
         """A rank's memory, from the bytes of its Mem.export()."""

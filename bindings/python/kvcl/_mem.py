@@ -56,30 +56,35 @@ def _pack(offsets: Iterable[int], at: Iterable[int], lengths: Union[int, Iterabl
 class RemoteMem(_kvcl.RemoteMem):
     """A peer's memory, from Comm.attach()."""
 
-    def get(self, offset: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
-        """Fill a buffer with the bytes at offset."""
-        return self._move(Request(), False, offset, buffer, None, timeout)
+    def get(self, offset: int, buffer: Any, *, timeout: Optional[float] = None,
+            notify: Optional[bytes] = None) -> Request:
+        """Fill a buffer with the bytes at offset.
+
+        notify: the peer gets these bytes afterwards (Comm.notify_recv), as with every get and put.
+        """
+        return self._move(Request(), False, offset, buffer, None, timeout, notify)
 
     def put(self, offset: int, data: Any, *, signal: Optional[Tuple["RemoteMem", int, int]] = None,
-            timeout: Optional[float] = None) -> Request:
+            timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request:
         """Write a buffer's bytes at offset. Done when they are visible to the peer.
 
         signal=(memory of the same peer, offset, n): after the data is visible, add n to the 8-byte counter there.
         """
-        return self._move(Request(), True, offset, data, signal, timeout)
+        return self._move(Request(), True, offset, data, signal, timeout, notify)
 
     def get_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
-                timeout: Optional[float] = None) -> Request:
+                timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request:
         """Fetch many pieces in one operation: lengths[i] bytes at offsets[i], to at[i] of local.
 
         local is a writable buffer, or a Mem (which may be a device's). lengths may be one number for all pieces.
         """
-        return self._move_vec(Request(), False, _pack(offsets, at, lengths), local, None, timeout)
+        return self._move_vec(Request(), False, _pack(offsets, at, lengths), local, None, timeout, notify)
 
     def put_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
-                signal: Optional[Tuple["RemoteMem", int, int]] = None, timeout: Optional[float] = None) -> Request:
+                signal: Optional[Tuple["RemoteMem", int, int]] = None, timeout: Optional[float] = None,
+                notify: Optional[bytes] = None) -> Request:
         """Write many pieces in one operation: lengths[i] bytes from at[i] of local, to offsets[i]. As put()."""
-        return self._move_vec(Request(), True, _pack(offsets, at, lengths), local, signal, timeout)
+        return self._move_vec(Request(), True, _pack(offsets, at, lengths), local, signal, timeout, notify)
 
     def __len__(self) -> int:
         return self.nbytes

@@ -100,6 +100,31 @@ def pieces(ctx, world, mem, remote, peer):
             assert "piece 1" in str(error)
 
 
+def notifications(ctx, world):
+    """After a put and a get of each kind, and alone."""
+    right, left = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    with ctx.alloc(4096) as mem:
+        export = mem.export(write=True)
+        exports = world.allgather(bytes([len(export) >> 8, len(export) & 255]) + export.ljust(1024, b"\0"), 60)
+        remote = world.attach(right, exports[right][2:2 + int.from_bytes(exports[right][:2], "big")])
+        cache = ctx.cache("notified", LAYOUT, writable=True)
+        assert world.notify_recv() is None
+        world.barrier(60)
+        posted = [remote.put(0, b"x" * 8, notify=b"put"), remote.put_vec([8], b"y" * 8, [0], 8, notify=b"put_vec"),
+                  remote.get(0, bytearray(8), notify=b"get"), remote.get_vec([8], bytearray(8), [0], 8, notify=b""),
+                  world.put(right, cache, [0], [1], notify=b"blocks in"),
+                  world.get(right, cache, [0], [2], notify=b"blocks out"), world.notify(right, b"alone")]
+        kvcl.wait_all(posted, 60)
+        got = [world.notify_recv(60) for _ in posted]
+        assert {source for source, _ in got} == {left}
+        assert sorted(text for _, text in got) == [b"", b"alone", b"blocks in", b"blocks out", b"get", b"put",
+                                                   b"put_vec"]
+        assert bytes(mem.view()[:16]) == b"x" * 8 + b"y" * 8 and world.notify_recv(0.001) is None
+        world.barrier(60)
+        cache.close()
+        remote.close()
+
+
 def exported(ctx, world):
     with ctx.alloc(1 << 16) as mem:
         export = mem.export(write=True)
@@ -139,6 +164,7 @@ def main():
         any_source(world)
         blocks(ctx, world)
         exported(ctx, world)
+        notifications(ctx, world)
         asyncio.run(asyncio.wait_for(talk(world), 60))
         half = world.split(world.rank % 2)
         assert half.allgather(bytes([world.rank]), 60) == [bytes([i]) for i in range(world.rank % 2, world.size, 2)]

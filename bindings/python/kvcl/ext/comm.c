@@ -179,6 +179,8 @@ static PyMethodDef make_methods[] = {
      "How this rank reaches another: 'mapped (posix)', 'served (tcp/lo plain)', ... Connects if there is no connection."},
     {"_memory", comm_memory, METH_O, "_memory(rank)"},
     {"_rank_state", comm_rank_state, METH_O, "_rank_state(rank)"},
+    {"_notify", kvpy_comm_notify, METH_VARARGS, "_notify(request, rank, bytes, timeout)"},
+    {"_notify_recv", kvpy_comm_notify_recv, METH_O, "_notify_recv(timeout)"},
     {"close", kvpy_obj_close_py, METH_NOARGS, "Free it. Busy while something uses it."},
     {NULL, NULL, 0, NULL}};
 

@@ -188,6 +188,10 @@ kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, P
 void       kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj);
 /** Allocate n block statuses. */
 int        kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params);
+/** The notify argument of a get or put: None, or bytes. */
+int        kvpy_op_notify(kvpy_op_t *op, PyObject *notify, kvcl_xfer_params_t *params);
+PyObject   *kvpy_comm_notify(PyObject *self, PyObject *args);
+PyObject   *kvpy_comm_notify_recv(PyObject *self, PyObject *arg);
 /** Also allocates numbers of copies; replicas, tenant and wait are arguments of a put. */
 int        kvpy_op_put(kvpy_op_t *op, size_t n, PyObject *replicas, PyObject *tenant, int wait,
                        kvcl_xfer_params_t *params);

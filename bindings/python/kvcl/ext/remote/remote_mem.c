@@ -72,10 +72,10 @@ static int take_signal(kvpy_op_t *op, const kvpy_obj_t *rmem, PyObject *signal, 
     return 0;
 }
 
-/* _move(request, put, offset, buffer, signal or None, timeout) */
+/* _move(request, put, offset, buffer, signal or None, timeout, notify or None) */
 static PyObject *rmem_move(PyObject *self, PyObject *args)
 {
-    PyObject           *request, *off_arg, *buffer, *signal, *timeout;
+    PyObject           *request, *off_arg, *buffer, *signal, *timeout, *notify;
     kvpy_obj_t         *rmem = (kvpy_obj_t *)self;
     kvcl_xfer_params_t params;
     uint64_t           offset;
@@ -83,12 +83,12 @@ static PyObject *rmem_move(PyObject *self, PyObject *args)
     kvpy_op_t          *op;
     int                put;
 
-    if (!PyArg_ParseTuple(args, "OpOOOO:_move", &request, &put, &off_arg, &buffer, &signal, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOO:_move", &request, &put, &off_arg, &buffer, &signal, &timeout, &notify) ||
         (kvpy_u64(off_arg, "offset", UINT64_MAX, &offset) != 0) ||
         ((op = kvpy_op_new(request, put ? "put" : "get", rmem, timeout, &params)) == NULL)) {
         return NULL;
     }
-    if ((take_signal(op, rmem, signal, &params) != 0) ||
+    if ((take_signal(op, rmem, signal, &params) != 0) || (kvpy_op_notify(op, notify, &params) != 0) ||
         (kvpy_buf_take(buffer, put ? 0 : KVPY_WRITE, &op->bufs[0]) != 0)) {
         kvpy_op_free(op);
         return NULL;
@@ -132,10 +132,10 @@ static kvcl_vec_t *take_pieces(PyObject *packed, char *base, size_t room, size_t
     return vec;
 }
 
-/* _move_vec(request, put, packed pieces, Mem or buffer, signal or None, timeout) */
+/* _move_vec(request, put, packed pieces, Mem or buffer, signal or None, timeout, notify or None) */
 static PyObject *rmem_move_vec(PyObject *self, PyObject *args)
 {
-    PyObject           *request, *packed, *local, *signal, *timeout;
+    PyObject           *request, *packed, *local, *signal, *timeout, *notify;
     kvpy_obj_t         *rmem = (kvpy_obj_t *)self, *mem = NULL;
     kvcl_mem_h         handle = NULL;
     kvcl_vec_t         *vec;
@@ -145,7 +145,7 @@ static PyObject *rmem_move_vec(PyObject *self, PyObject *args)
     size_t             n;
     int                put;
 
-    if (!PyArg_ParseTuple(args, "OpOOOO:_move_vec", &request, &put, &packed, &local, &signal, &timeout) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOO:_move_vec", &request, &put, &packed, &local, &signal, &timeout, &notify) ||
         ((op = kvpy_op_new(request, put ? "put_vec" : "get_vec", rmem, timeout, &params)) == NULL)) {
         return NULL;
     }
@@ -159,7 +159,7 @@ static PyObject *rmem_move_vec(PyObject *self, PyObject *args)
     }
     if (((mem == NULL) && (PyErr_Occurred() ||
                            (kvpy_buf_take(local, put ? 0 : KVPY_WRITE, &op->bufs[0]) != 0))) ||
-        (take_signal(op, rmem, signal, &params) != 0) ||
+        (take_signal(op, rmem, signal, &params) != 0) || (kvpy_op_notify(op, notify, &params) != 0) ||
         ((vec = take_pieces(packed, op->bufs[0].ptr, op->bufs[0].len, &n)) == NULL)) {
         kvpy_op_free(op);
         return NULL;
@@ -177,8 +177,8 @@ PyTypeObject *kvpy_make_rmem(void)
 {
     static PyMethodDef methods[] = {
         {"_import", rmem_import, METH_VARARGS | METH_CLASS, "_import(comm, rank, description)"},
-        {"_move", rmem_move, METH_VARARGS, "_move(request, put, offset, buffer, signal, timeout)"},
-        {"_move_vec", rmem_move_vec, METH_VARARGS, "_move_vec(request, put, pieces, local, signal, timeout)"},
+        {"_move", rmem_move, METH_VARARGS, "_move(request, put, offset, buffer, signal, timeout, notify)"},
+        {"_move_vec", rmem_move_vec, METH_VARARGS, "_move_vec(request, put, pieces, local, signal, timeout, notify)"},
         {"close", kvpy_obj_close_py, METH_NOARGS, "Forget it. Busy while an operation uses it."},
         {NULL, NULL, 0, NULL}};
     static PyGetSetDef getset[] = {
