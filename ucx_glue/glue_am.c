@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static ucs_status_t on_message(void *arg, const void *hdr, size_t hdr_len, void 
         return (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ? UCS_ERR_REJECTED : UCS_OK;
     }
     if (((uintptr_t)hdr & 7) != 0) {
-        memcpy(aligned, hdr, hdr_len);
+        kvcl_copy_bytes(aligned, hdr, hdr_len);
         hdr = aligned;
     }
     if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) {
@@ -286,9 +287,9 @@ static kvcl_status_t send_copy(glue_t *g, glue_ep_t *ep, ucp_ep_h ucp_ep, const 
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a message");
     }
     *copy = (glue_copy_t){.g = g, .ep = ep, .ucp_ep = ucp_ep, .pool = pool};
-    memcpy(copy->bytes, hdr, hdr_len);
+    kvcl_copy_bytes(copy->bytes, hdr, hdr_len);
     for (i = 0, at = copy->bytes + room; i < n_iov; at += iov[i].len, ++i) {
-        memcpy(at, iov[i].buf, iov[i].len);
+        kvcl_copy_bytes(at, iov[i].buf, iov[i].len);
     }
     param = am_param(flags, copy_done, copy);
     ptr   = ucp_am_send_nbx(ucp_ep, GLUE_AM_ID, copy->bytes, hdr_len, copy->bytes + room, len, &param);

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/wirebuf.h"
+#include "weave/pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,7 +119,7 @@ static kvcl_status_t look_at_path(glue_ep_t *ep, const kvcl_iov_t *data)
         if (ep->data.addr == NULL) {
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for an endpoint");
         }
-        memcpy(ep->data.addr, data->buf, data->len);
+        kvcl_copy_bytes(ep->data.addr, data->buf, data->len);
         ep->data.addr_len = data->len;
     }
     return KVCL_OK;

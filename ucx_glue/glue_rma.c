@@ -11,6 +11,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,7 @@ static void find_path(glue_ep_t *ep, const glue_packed_t *packed, const void *rk
         attr->native  = "cma";
         attr->why_put = "over cma memory is only read";
     } else if ((packed->rkey_len > 0) && may_have_data(ep) && ((rmem->packed = malloc(packed->rkey_len)) != NULL)) {
-        memcpy(rmem->packed, rkey, packed->rkey_len);
+        kvcl_copy_bytes(rmem->packed, rkey, packed->rkey_len);
         if (!is_open(unpack(ep, rmem)) && is_open(kvcl_glue_data_open(ep))) {
             free(rmem->packed); /* the endpoint is open, and the key does not suit it */
             rmem->packed = NULL;

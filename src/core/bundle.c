@@ -11,6 +11,7 @@
 #include "core/bundle.h"
 #include "base/log.h"
 #include "core/context.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -196,10 +197,8 @@ bool kvcl_bundle_add(kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, c
     }
     at = bundle->bytes + bundle->len;
     memcpy(at, lens, sizeof(lens));
-    memcpy(at + LENGTHS, msg, hdr_len);
-    if (len > 0) {
-        memcpy(at + LENGTHS + hdr_len, data, len);
-    }
+    kvcl_copy_bytes(at + LENGTHS, msg, hdr_len);
+    kvcl_copy_bytes(at + LENGTHS + hdr_len, data, len);
     memset(at + LENGTHS + hdr_len + len, 0, need - (LENGTHS + hdr_len + len));
     bundle->len += need;
     ++bundle->n;
@@ -231,7 +230,7 @@ kvcl_status_t kvcl_bundle_next(const void *payload, size_t len, size_t *at_p, vo
     if (need > left_over) {
         return KVCL_ERR_PROTOCOL;
     }
-    memcpy(hdr, bytes + *at_p + LENGTHS, lens[0]);
+    kvcl_copy_bytes(hdr, bytes + *at_p + LENGTHS, lens[0]);
     *hdr_len_p = lens[0];
     *data_p    = bytes + *at_p + LENGTHS + lens[0];
     *len_p     = lens[1];

@@ -13,6 +13,7 @@
 #include "core/bundle.h"
 #include "core/context.h"
 #include "req/req.h"
+#include "weave/pieces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static kvcl_status_t add(kvcl_context_h ctx, const uint8_t uuid[16], const void 
         free(peer);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a peer");
     }
-    memcpy(peer->address, address, len);
+    kvcl_copy_bytes(peer->address, address, len);
     memcpy(peer->uuid, uuid, 16);
     peer->address_len = len;
     peer->ctx         = ctx;

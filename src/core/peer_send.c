@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "core/bundle.h"
 #include "core/context.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,8 +98,8 @@ static kvcl_status_t post(kvcl_peer_t *peer, kvcl_msg_t *msg, size_t hdr_len, co
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a message of %zu bytes", len);
     }
     posted->send.done = posted_done;
-    memcpy(posted->bytes, msg, hdr_len);
-    memcpy(posted->bytes + hdr_room, data, len);
+    kvcl_copy_bytes(posted->bytes, msg, hdr_len);
+    kvcl_copy_bytes(posted->bytes + hdr_room, data, len);
     iov.buf = posted->bytes + hdr_room;
     status  = kvcl_peer_send(peer, (kvcl_msg_t *)posted->bytes, hdr_len, &iov, 1, 0, &posted->send);
     if (status != KVCL_INPROGRESS) {

@@ -9,8 +9,8 @@
  */
 #include "kv/runs.h"
 
-#include "base/copy_racy.h"
 #include "base/error.h"
+#include "weave/copy_racy.h"
 #include "weave/pieces.h"
 
 enum { RUNS_BATCH = 64 };

@@ -115,7 +115,7 @@ kvcl_status_t kvcl_runs_copy_cold(const kvcl_runs_t *runs, uint64_t from, uint64
 /** The whole list, past the caches if it is large (kvcl_bulk_how). */
 kvcl_status_t kvcl_runs_copy_all(const kvcl_runs_t *runs) KVCL_MUST_CHECK;
 /** As kvcl_runs_copy() for blocks that their owner may withdraw meanwhile: the caller checks their generations
- *  afterwards, and drops the copy if one has changed (base/copy_racy.h). */
+ *  afterwards, and drops the copy if one has changed (weave/copy_racy.h). */
 kvcl_status_t kvcl_runs_copy_racy(const kvcl_runs_t *runs, uint64_t from, uint64_t to) KVCL_MUST_CHECK;
 
 /**
@@ -131,7 +131,7 @@ void kvcl_runs_copy_sums(const kvcl_runs_t *runs, uint64_t first, size_t n, bool
 
 /**
  * Copy whole blocks from @a src to @a dst as kvcl_runs_copy_racy does, and say the checksum of what each block of dst
- * then has, as kvcl_stream_checksum() does: in one pass over the bytes where runs are long (base/sum_copy.h). Both
+ * then has, as kvcl_stream_checksum() does: in one pass over the bytes where runs are long (weave/sum_copy.h). Both
  * sides passed kvcl_side_check. @a sums: one for each block, or NULL.
  * @return as kvcl_runs_check and kvcl_runs_copy.
  */

@@ -11,10 +11,10 @@
  */
 #include "kv/stream.h"
 
-#include "base/copy_racy.h"
-#include "base/sum_copy.h"
 #include "kv/pieces.h"
+#include "weave/copy_racy.h"
 #include "weave/pieces.h"
+#include "weave/sum_copy.h"
 
 #include <string.h>
 

@@ -178,7 +178,7 @@ size_t kvcl_stream_scatter(kvcl_stream_t *stream, const void *buf, size_t len);
 /** Scatter past the caches (weave/bulk.h): for parts of transfers that are larger than these. */
 size_t kvcl_stream_scatter_cold(kvcl_stream_t *stream, const void *buf, size_t len);
 /** Gather from blocks that their owner may withdraw meanwhile: the caller checks generations afterwards
- * (base/copy_racy.h). */
+ * (weave/copy_racy.h). */
 size_t kvcl_stream_gather_racy(kvcl_stream_t *stream, void *buf, size_t len);
 
 /**

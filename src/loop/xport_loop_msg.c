@@ -9,6 +9,7 @@
 #include "loop/xport_loop_impl.h"
 
 #include "base/error.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -88,14 +89,10 @@ static loop_msg_t *make_msg(const void *hdr, size_t hdr_len, const kvcl_iov_t *i
     msg->hdr_len = hdr_len;
     msg->len     = len;
     at           = (char *)msg->bytes;
-    if (hdr_len > 0) {
-        memcpy(at, hdr, hdr_len);
-    }
+    kvcl_copy_bytes(at, hdr, hdr_len);
     at += hdr_room;
     for (i = 0; i < n_iov; ++i) {
-        if (iov[i].len > 0) {
-            memcpy(at, iov[i].buf, iov[i].len);
-        }
+        kvcl_copy_bytes(at, iov[i].buf, iov[i].len);
         at += iov[i].len;
     }
     return msg;

@@ -10,8 +10,8 @@
 #include "config.h"
 #include "loop/xport_loop_impl.h"
 
-#include "base/copy_racy.h"
 #include "base/error.h"
+#include "weave/copy_racy.h"
 
 #include <stdlib.h>
 

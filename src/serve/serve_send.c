@@ -7,9 +7,9 @@
  * share of them. A serve may end in any turn. Locks: the engine lock, everywhere.
  */
 #include "config.h"
-#include "base/copy_racy.h"
 #include "base/log.h"
 #include "serve/serve.h"
+#include "weave/copy_racy.h"
 #include "weave/pieces.h"
 
 enum { BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024 };

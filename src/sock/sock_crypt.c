@@ -10,6 +10,7 @@
 #include "sock/sock_crypt.h"
 #include "base/error.h"
 #include "sock/sock_record.h"
+#include "weave/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -142,7 +143,7 @@ static void advance(place_t *place, const uint8_t *from, size_t len)
         part = place->iov->iov_len - place->at;
         part = (part < len) ? part : len;
         if ((from != NULL) && (part > 0)) {
-            memcpy((char *)place->iov->iov_base + place->at, from, part);
+            kvcl_copy_bytes((char *)place->iov->iov_base + place->at, from, part);
             from += part;
         }
         len       -= part;
@@ -237,7 +238,7 @@ static int fill(kvcl_sock_stream_t *stream)
     ssize_t           n;
 
     if (crypt->in_at > 0) {
-        memmove(crypt->in, crypt->in + crypt->in_at, crypt->in_len - crypt->in_at);
+        kvcl_move_bytes(crypt->in, crypt->in + crypt->in_at, crypt->in_len - crypt->in_at);
         crypt->in_len -= crypt->in_at;
         crypt->in_at   = 0;
     }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hkdf.h"
 #include "base/x25519.h"
+#include "weave/pieces.h"
 
 #include <string.h>
 
@@ -30,13 +31,13 @@ static kvcl_sock_head_t head_of(kvcl_sock_type_t type)
 
 static void send_bytes(kvcl_sock_hs_t *hs, const void *bytes, size_t len)
 {
-    memcpy(hs->out + hs->out_len, bytes, len);
+    kvcl_copy_bytes(hs->out + hs->out_len, bytes, len);
     hs->out_len += (uint32_t)len;
 }
 
 static void log_bytes(kvcl_sock_hs_t *hs, const void *bytes, size_t len)
 {
-    memcpy(hs->log + hs->log_len, bytes, len);
+    kvcl_copy_bytes(hs->log + hs->log_len, bytes, len);
     hs->log_len += (uint32_t)len;
 }
 

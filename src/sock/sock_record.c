@@ -6,9 +6,9 @@
  */
 #include "config.h"
 #include "sock/sock_record.h"
-#include "base/copy_racy.h"
 #include "base/crypto.h"
 #include "base/error.h"
+#include "weave/copy_racy.h"
 
 #include <string.h>
 

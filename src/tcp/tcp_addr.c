@@ -11,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/wirebuf.h"
+#include "weave/pieces.h"
 
 #include <string.h>
 
@@ -36,7 +37,7 @@ size_t kvcl_tcp_addr_pack(const tcp_addr_t *addr, uint8_t buf[TCP_ADDR_BYTES])
     memcpy(wire.host, addr->host, sizeof(wire.host));
     memcpy(wire.at, addr->at, sizeof(wire.at));
     wire.check = kvcl_check32((const uint8_t *)&wire + CHECKED, len - CHECKED);
-    memcpy(buf, &wire, len);
+    kvcl_copy_bytes(buf, &wire, len);
     return len;
 }
 

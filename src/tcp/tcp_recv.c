@@ -11,6 +11,7 @@
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/error.h"
+#include "weave/pieces.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ static bool grow(tcp_conn_t *conn, size_t len, size_t need)
 static void keep(tcp_conn_t *conn, const uint8_t *buf, size_t len, size_t need)
 {
     if (grow(conn, len, need)) {
-        memcpy(conn->in, buf, len);
+        kvcl_copy_bytes(conn->in, buf, len);
         conn->in_len  = len;
         conn->in_need = need;
     }
@@ -208,8 +209,6 @@ unsigned kvcl_tcp_take(tcp_conn_t *conn)
     if (begun) {
         return take_rest(conn, (size_t)got, want);
     }
-    if (conn->in_len > 0) {
-        memcpy(scratch, conn->in, conn->in_len);
-    }
+    kvcl_copy_bytes(scratch, conn->in, conn->in_len);
     return parse(conn, scratch, conn->in_len + (size_t)got);
 }

@@ -6,6 +6,7 @@
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/error.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +33,9 @@ kvcl_status_t kvcl_tcp_self_send(tcp_t *tcp, const void *hdr, size_t hdr_len, co
     msg->hdr_len   = hdr_len;
     msg->room      = room;
     msg->len       = payload;
-    memcpy(msg->bytes, hdr, hdr_len);
+    kvcl_copy_bytes(msg->bytes, hdr, hdr_len);
     for (i = 0, at = msg->bytes + room; i < n_iov; at += iov[i].len, ++i) {
-        if (iov[i].len > 0) {
-            memcpy(at, iov[i].buf, iov[i].len);
-        }
+        kvcl_copy_bytes(at, iov[i].buf, iov[i].len);
     }
     tcp->self_bytes += all;
     kvcl_list_add_tail(&tcp->selves, &msg->link);

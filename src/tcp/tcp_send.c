@@ -10,6 +10,7 @@
 #include "config.h"
 #include "tcp/tcp.h"
 #include "base/error.h"
+#include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -80,9 +81,7 @@ static kvcl_status_t queue_copy(tcp_conn_t *conn, const struct iovec *iov, unsig
     out->n        = 1;
     out->fixed[0] = (struct iovec){out->bytes, len};
     for (to = out->bytes; at < n; ++at) {
-        if (iov[at].iov_len > 0) {
-            memcpy(to, iov[at].iov_base, iov[at].iov_len);
-        }
+        kvcl_copy_bytes(to, iov[at].iov_base, iov[at].iov_len);
         to += iov[at].iov_len;
     }
     kvcl_tcp_queue_add(conn, out);

@@ -17,7 +17,7 @@
 #include "tier/seglog_parts.h"
 
 #include "base/error.h"
-#include "base/sum_copy.h"
+#include "weave/sum_copy.h"
 
 #include <stdlib.h>
 #include <string.h>

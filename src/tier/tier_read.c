@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/sum_copy.h"
 #include "tier/tier_impl.h"
 #include "weave/pieces.h"
+#include "weave/sum_copy.h"
 
 #include <stdlib.h>
 #include <string.h>

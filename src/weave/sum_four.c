@@ -2,7 +2,7 @@
  * The woven copy that sums (sum_four.h): XXH3's accumulators of four blocks side by side, with AVX-512 or AVX2.
  *
  * The blocks have one length, so they are at the same stripe all the time and share the parts of the secret. The
- * algorithm is that of base/sum_copy.c. ThreadSanitizer does not see these stores, so it gets the plain way.
+ * algorithm is that of weave/sum_copy.c. ThreadSanitizer does not see these stores, so it gets the plain way.
  */
 #include "config.h"
 #include "weave/sum_four.h"

@@ -4,8 +4,8 @@
 #include "base/checksum.h"
 #include "base/cpu.h"
 #include "base/crypto.h"
-#include "base/sum_copy.h"
 #include "base/wirebuf.h"
+#include "weave/sum_copy.h"
 
 #include <pthread.h>
 #include <stdbool.h>

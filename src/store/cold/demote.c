@@ -11,12 +11,12 @@
  * the tier thread calls the functions that cold/cold.h marks so.
  */
 #include "config.h"
-#include "base/copy_racy.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/sum_copy.h"
 #include "store/cold/listing.h"
 #include "store/pool/pool.h"
+#include "weave/copy_racy.h"
+#include "weave/sum_copy.h"
 
 #include <stdlib.h>
 

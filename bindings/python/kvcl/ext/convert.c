@@ -266,7 +266,7 @@ static int keys_packed(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
         kvpy_buf_drop(&buf);
         return -1;
     }
-    memcpy(*keys_p, buf.ptr, buf.len);
+    memcpy(*keys_p, buf.ptr, *n_p * sizeof(kvcl_key_t));
     kvpy_buf_drop(&buf);
     return 0;
 }

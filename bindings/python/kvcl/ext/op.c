@@ -192,11 +192,11 @@ void kvpy_request_report(kvpy_request_t *self)
 static char *last_error(void)
 {
     const char *sentence = kvcl_last_error();
-    size_t     len       = strlen(sentence);
-    char       *copy     = (len != 0) ? PyMem_RawMalloc(len + 1) : NULL;
+    size_t     room      = strlen(sentence) + 1;
+    char       *copy     = (room > 1) ? PyMem_RawMalloc(room) : NULL;
 
     if (copy != NULL) {
-        memcpy(copy, sentence, len + 1);
+        (void)snprintf(copy, room, "%s", sentence);
     }
     return copy;
 }

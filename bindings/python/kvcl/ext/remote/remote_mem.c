@@ -116,7 +116,7 @@ static kvcl_vec_t *take_pieces(PyObject *packed, char *base, size_t room, size_t
     if (vec == NULL) {
         PyErr_NoMemory();
     } else if (buf.len > 0) {
-        memcpy(vec, buf.ptr, buf.len);
+        memcpy(vec, buf.ptr, *n_p * sizeof(*vec));
     }
     kvpy_buf_drop(&buf);
     for (i = 0; (vec != NULL) && (i < *n_p); ++i) {

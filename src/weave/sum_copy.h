@@ -1,13 +1,13 @@
 /*
  * A checksum that is computed while bytes are copied: XXH3-64 of all bytes so far, equal to kvcl_checksum() of them in
  * one piece. It is of the bytes stored at the destination, each read from the source once, so it matches the copy even
- * if the owner writes the source meanwhile (base/copy_racy.h).
+ * if the owner writes the source meanwhile (weave/copy_racy.h).
  *
  * With AVX2 both are one loop over the bytes (at 1 MiB nine tenths of memcpy's speed); otherwise slices are copied, and
  * summed while they are in the nearest cache.
  */
-#ifndef KVCL_BASE_SUM_COPY_H
-#define KVCL_BASE_SUM_COPY_H
+#ifndef KVCL_WEAVE_SUM_COPY_H
+#define KVCL_WEAVE_SUM_COPY_H
 
 #include "base/checksum.h"
 

@@ -3,8 +3,8 @@
  * wrote (a generation: dir/slots.h) and drop the copy in that case; no other code may use this function. The race is
  * intended, so ThreadSanitizer does not see these reads; it sees the writes to the destination.
  */
-#ifndef KVCL_BASE_COPY_RACY_H
-#define KVCL_BASE_COPY_RACY_H
+#ifndef KVCL_WEAVE_COPY_RACY_H
+#define KVCL_WEAVE_COPY_RACY_H
 
 #include "base/sanitizers.h"
 

@@ -7,10 +7,10 @@
  * processor has is asked once.
  */
 #include "config.h"
-#include "base/sum_copy.h"
+#include "weave/sum_copy.h"
 
-#include "base/copy_racy.h"
 #include "base/sanitizers.h"
+#include "weave/copy_racy.h"
 
 #include <stdbool.h>
 #include <string.h>
