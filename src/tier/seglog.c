@@ -233,7 +233,6 @@ static kvcl_status_t find_segment(kvcl_seglog_t *log, uint32_t len, kvcl_seglog_
 static kvcl_status_t place(kvcl_seglog_t *log, const uint8_t *key, uint32_t len, uint64_t checksum,
                            kvcl_seglog_put_t *put)
 {
-    uint8_t           header[KVCL_SEG_UNIT];
     kvcl_seglog_seg_t *seg;
     kvcl_seg_rec_t    *rec;
     uint64_t          at;
@@ -252,12 +251,16 @@ static kvcl_status_t place(kvcl_seglog_t *log, const uint8_t *key, uint32_t len,
     rec       = &seg->recs[put->rec];
     *rec      = (kvcl_seg_rec_t){.checksum = checksum, .unit = (uint32_t)(at / KVCL_SEG_UNIT), .len = len};
     memcpy(rec->key, key, KVCL_SEG_KEY);
-    kvcl_seg_header_put(&log->super, (uint32_t)(seg - log->segs), seg->use, rec, header);
-    kvcl_seglog_advance(log, at - KVCL_SEG_UNIT - seg->used, NULL, NULL);
-    kvcl_seglog_advance(log, KVCL_SEG_UNIT, header, NULL);
+    kvcl_seglog_advance(log, at - KVCL_SEG_UNIT - seg->used, NULL);
+    kvcl_seglog_advance(log, KVCL_SEG_UNIT, put); /* one piece: a chunk has whole units */
+    put->header = put->frag[0];
+    put->n      = 0;
     put->ticket = log->next_serial;
-    if (len > 0) {
-        kvcl_seglog_advance(log, kvcl_seg_bytes(&log->super, len), NULL, put);
+    kvcl_seg_header_put(&log->super, (uint32_t)(seg - log->segs), seg->use, rec, put->header.ptr);
+    if (len == 0) {
+        --put->header.chunk->fillers;
+    } else {
+        kvcl_seglog_advance(log, kvcl_seg_bytes(&log->super, len), put);
         put->ticket = put->frag[put->n - 1].chunk->serial + 1;
     }
     put->loc   = kvcl_seglog_loc(log, (uint32_t)(seg - log->segs), rec);
@@ -282,26 +285,39 @@ kvcl_status_t kvcl_seglog_reserve(kvcl_seglog_t *log, const uint8_t *key, uint32
     return status;
 }
 
-void kvcl_seglog_commit(kvcl_seglog_t *log, const kvcl_seglog_put_t *put)
+/* Its chunks may be written, as far as this record is concerned. */
+static void filled(kvcl_seglog_t *log, const kvcl_seglog_put_t *put)
 {
     unsigned i;
 
+    --put->header.chunk->fillers;
     for (i = 0; i < put->n; ++i) {
         --put->frag[i].chunk->fillers;
     }
     --log->reserved;
+}
+
+void kvcl_seglog_commit(kvcl_seglog_t *log, const kvcl_seglog_put_t *put)
+{
+    kvcl_seglog_seg_t *seg = &log->segs[put->loc.segment];
+    kvcl_seg_rec_t    *rec = &seg->recs[put->rec];
+
+    if (rec->checksum != put->loc.checksum) { /* rec is DEAD until the index has it; its header is not */
+        kvcl_seg_rec_t final = *rec;
+
+        final.checksum = rec->checksum = put->loc.checksum;
+        final.unit    &= ~KVCL_SEG_DEAD;
+        kvcl_seg_header_put(&log->super, put->loc.segment, seg->use, &final, put->header.ptr);
+    }
+    filled(log, put);
     kvcl_seglog_enter(log, put->loc.segment, put->rec);
 }
 
 void kvcl_seglog_abort(kvcl_seglog_t *log, const kvcl_seglog_put_t *put)
 {
     kvcl_seg_rec_t *rec = &log->segs[put->loc.segment].recs[put->rec];
-    unsigned       i;
 
-    for (i = 0; i < put->n; ++i) {
-        --put->frag[i].chunk->fillers;
-    }
-    --log->reserved;
+    filled(log, put);
     log->bytes_in -= rec->len;
     memset(rec->key, 0, sizeof(rec->key));
     rec->checksum = 0;

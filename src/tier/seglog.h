@@ -118,9 +118,11 @@ typedef struct kvcl_seglog_frag {
     kvcl_seglog_chunk_t *chunk;
 } kvcl_seglog_frag_t;
 
-/* A place for a record: its bytes and its tail, if the file has them, go, in order, to frag[]. */
+/* A place for a record: its bytes and its tail, if the file has them, go, in order, to frag[]. A caller that learns the
+ * checksum while it copies sets loc.checksum before it commits. */
 typedef struct kvcl_seglog_put {
     kvcl_tier_loc_t    loc;
+    kvcl_seglog_frag_t header;
     uint32_t           rec;
     uint64_t           ticket;
     unsigned           n;

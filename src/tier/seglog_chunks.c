@@ -8,7 +8,6 @@
 #include "config.h"
 #include "tier/seglog.h"
 #include "tier/seglog_parts.h"
-#include "weave/pieces.h"
 
 #include <string.h>
 
@@ -45,8 +44,8 @@ static kvcl_seglog_chunk_t *take_chunk(kvcl_seglog_t *log)
     return chunk;
 }
 
-/* The next n bytes of the open segment: from src, or zeros, or (put) the caller's to fill. */
-void kvcl_seglog_advance(kvcl_seglog_t *log, uint64_t n, const uint8_t *src, kvcl_seglog_put_t *put)
+/* The next n bytes of the open segment: zeros, or (put) the caller's to fill. */
+void kvcl_seglog_advance(kvcl_seglog_t *log, uint64_t n, kvcl_seglog_put_t *put)
 {
     while (n > 0) {
         kvcl_seglog_chunk_t *chunk = (log->chunk != NULL) ? log->chunk : take_chunk(log);
@@ -57,9 +56,6 @@ void kvcl_seglog_advance(kvcl_seglog_t *log, uint64_t n, const uint8_t *src, kvc
         if (put != NULL) {
             put->frag[put->n++] = (kvcl_seglog_frag_t){.ptr = chunk->buf + chunk->len, .len = k, .chunk = chunk};
             ++chunk->fillers;
-        } else if (src != NULL) {
-            kvcl_copy_bytes(chunk->buf + chunk->len, src, k);
-            src += k;
         } else {
             memset(chunk->buf + chunk->len, 0, k);
         }

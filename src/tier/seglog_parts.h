@@ -20,8 +20,8 @@ kvcl_tier_loc_t kvcl_seglog_loc(const kvcl_seglog_t *log, uint32_t segment, cons
 
 /* ---- seglog_chunks.c ---- */
 
-/** The next n bytes of the open segment: from src, or zeros, or (put) the caller's to fill. */
-void kvcl_seglog_advance(kvcl_seglog_t *log, uint64_t n, const uint8_t *src, kvcl_seglog_put_t *put);
+/** The next n bytes of the open segment: zeros, or (put) the caller's to fill. */
+void kvcl_seglog_advance(kvcl_seglog_t *log, uint64_t n, kvcl_seglog_put_t *put);
 /** The chunk that is being filled, if there is one, is padded, and written next. */
 void kvcl_seglog_close_chunk(kvcl_seglog_t *log);
 /** Enough chunks are free for the stream of a segment to go on from `used` to `end`. fresh: in a chunk of its own. */

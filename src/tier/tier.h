@@ -23,6 +23,7 @@
 #include "tier/seglog.h"
 #include "tier/tier_io.h"
 #include "tier/tier_key.h"
+#include "weave/bulk.h"
 
 typedef struct kvcl_tier kvcl_tier_t;
 
@@ -90,19 +91,32 @@ void kvcl_tier_close(kvcl_tier_t *tier);
  * @return KVCL_OK, KVCL_ERR_EXISTS (not written again; no cb), KVCL_ERR_BUSY (until writes in flight end),
  *         KVCL_ERR_INVALID_PARAM (the length), KVCL_ERR_IO (off), KVCL_ERR_NO_MEMORY.
  */
-kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const struct iovec *iov,
-                               unsigned n_iov, kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const void *bytes, size_t len,
+                               kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
 
-/* Copies bytes off .. off + len of a block to dst; called in order. False: they are no longer valid. No lock. */
-typedef bool (*kvcl_tier_fill_t)(void *arg, uint8_t *dst, uint64_t off, size_t len);
+/* A block of kvcl_tier_append_all(). Its owner may write its bytes meanwhile (weave/copy_racy.h). */
+typedef struct kvcl_tier_block {
+    const uint8_t   *key;
+    const uint8_t   *bytes;
+    size_t          len;
+    uint64_t        checksum; /* kvcl_checksum of the bytes; set if not summed: of those that were copied */
+    bool            summed;
+    void            *arg;     /* of still */
+    kvcl_status_t   status;   /* set: as kvcl_tier_append, or KVCL_ERR_STALE */
+    kvcl_tier_loc_t loc;      /* set: if OK or EXISTS */
+} kvcl_tier_block_t;
+
+/* The bytes were copied: were they that block's all the while? No lock. */
+typedef bool (*kvcl_tier_still_t)(void *arg);
 
 /**
- * kvcl_tier_append of len bytes that fill copies, so that it can validate them after the last one.
- * @return as kvcl_tier_append; KVCL_ERR_STALE: fill returned false, no lookup finds the block, its place is wasted.
+ * Take blocks, of other keys each, several at a time: their bytes are copied side by side, and summed in the same pass
+ * where they have no checksum (weave/blocks.h). Those after the first one that is BUSY are BUSY. STALE: still returned
+ * false, no lookup finds the block, its place is wasted. One that is not summed is written again if its key exists.
+ * @param how_p  how the bytes of all calls together are copied (weave/bulk.h).
  */
-kvcl_status_t kvcl_tier_append_by(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, uint64_t len,
-                                  kvcl_tier_fill_t fill, void *fill_arg, kvcl_tier_cb_t cb, void *arg,
-                                  kvcl_tier_loc_t *loc_p) KVCL_MUST_CHECK;
+void kvcl_tier_append_all(kvcl_tier_t *tier, kvcl_tier_block_t *blocks, unsigned n, kvcl_tier_still_t still,
+                          kvcl_bulk_how_t *how_p);
 
 /**
  * Read a block into memory, verified: OK says that these are the bytes of key with the length and checksum of loc and,

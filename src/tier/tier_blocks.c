@@ -1,13 +1,15 @@
 /*
  * Blocks on their way into the tier, what is known of those it holds, and forgetting them.
  *
- * A block's bytes are copied into the staging chunks without the lock, between reserve and commit; the tail of a file
- * with a key is made from that copy.
+ * Blocks' bytes are copied into the staging chunks without the lock, between reserve and commit, several blocks side by
+ * side (weave/blocks.h): past the caches if they are a large transfer, for then only the disk reads them, unless the
+ * tail of a file with a key is made from that copy.
  */
 #include "config.h"
 
 #include "base/error.h"
 #include "tier/tier_impl.h"
+#include "weave/blocks.h"
 #include "weave/pieces.h"
 
 #include <stdlib.h>
@@ -35,157 +37,189 @@ static void add_waiter(kvcl_list_t *waiters, kvcl_tier_waiter_t *waiter)
     kvcl_list_insert_before(at, &waiter->link);
 }
 
-typedef struct gather {
-    const struct iovec *iov;
-    size_t             at; /* in iov[0] */
-} gather_t;
+/* GROUP blocks at most are copied together; four at least, more until they have KVCL_BULK_PROBE bytes. */
+enum { GROUP = 16, GROUP_LEAST = 4 };
 
-/* A kvcl_tier_fill_t over a gather_t: the next len bytes. */
-static bool copy_in(void *arg, uint8_t *dst, uint64_t off, size_t len)
+/* Where a block's bytes go. */
+typedef struct place {
+    kvcl_seglog_put_t put;
+    kvcl_tier_block_t *block;
+    struct iovec      data[KVCL_SEGLOG_CHUNKS_MAX + 1]; /* the data's part of put.frag */
+    unsigned          n;
+} place_t;
+
+static void find_data(place_t *place)
 {
-    gather_t *from = arg;
+    size_t left = place->put.loc.len;
 
-    (void)off;
-    while (len > 0) {
-        size_t k = from->iov->iov_len - from->at;
+    for (place->n = 0; left > 0; ++place->n) {
+        const kvcl_seglog_frag_t *frag = &place->put.frag[place->n];
 
-        k = (k < len) ? k : len;
-        kvcl_copy_bytes(dst, (const uint8_t *)from->iov->iov_base + from->at, k);
-        dst      += k;
-        len      -= k;
-        from->at += k;
-        if (from->at == from->iov->iov_len) {
-            ++from->iov;
-            from->at = 0;
-        }
+        place->data[place->n] = (struct iovec){frag->ptr, (frag->len < left) ? frag->len : left};
+        left                 -= place->data[place->n].iov_len;
     }
-    return true;
 }
 
-/* The data's part of fragment i, which begins at off. */
-static size_t data_of(const kvcl_seglog_put_t *put, unsigned i, uint64_t off)
+/* The tail behind the data: a nonce, and the tag. */
+static void put_tail(kvcl_tier_t *tier, const place_t *place)
 {
-    uint64_t left = (off < put->loc.len) ? put->loc.len - off : 0;
+    uint8_t  tail[KVCL_SEG_TAIL];
+    size_t   len, k, done = 0;
+    unsigned i;
 
-    return (put->frag[i].len < left) ? put->frag[i].len : left;
-}
-
-/* The tail of the data in frag[]: a nonce, and the tag. */
-static void put_tail(kvcl_tier_t *tier, const uint8_t *key, const kvcl_seglog_put_t *put)
-{
-    struct iovec data[KVCL_SEGLOG_CHUNKS_MAX + 1];
-    uint8_t      tail[KVCL_SEG_TAIL];
-    uint64_t     off = 0;
-    size_t       len, k, done = 0;
-    unsigned     i;
-
-    for (i = 0; i < put->n; ++i) {
-        data[i] = (struct iovec){put->frag[i].ptr, data_of(put, i, off)};
-        off    += put->frag[i].len;
-    }
     kvcl_tier_nonce(tier, tail);
-    kvcl_tier_key_tag(&tier->key, &tier->file.super, key, &put->loc, tail, data, put->n, tail + KVCL_TIER_NONCE);
-    for (i = 0; i < put->n; ++i) {
-        len = data[i].iov_len;
-        k   = put->frag[i].len - len;
-        kvcl_copy_bytes(put->frag[i].ptr + len, tail + done, k);
+    kvcl_tier_key_tag(&tier->key, &tier->file.super, place->block->key, &place->put.loc, tail, place->data, place->n,
+                      tail + KVCL_TIER_NONCE);
+    for (i = 0; i < place->put.n; ++i) {
+        len = (i < place->n) ? place->data[i].iov_len : 0;
+        k   = place->put.frag[i].len - len;
+        kvcl_copy_bytes(place->put.frag[i].ptr + len, tail + done, k);
         done += k;
     }
 }
 
-static bool fill_all(kvcl_tier_t *tier, const uint8_t *key, const kvcl_seglog_put_t *put, kvcl_tier_fill_t fill,
-                     void *arg)
+static void fill(kvcl_tier_t *tier, place_t *places, unsigned n, kvcl_bulk_how_t *how_p)
 {
-    uint64_t off  = 0;
-    size_t   len;
-    bool     good = true;
-    unsigned i;
-
-    for (i = 0; good && (i < put->n); ++i) {
-        len  = data_of(put, i, off);
-        good = (len == 0) || fill(arg, put->frag[i].ptr, off, len);
-        off += put->frag[i].len;
-    }
-    if (good && tier->keyed) {
-        put_tail(tier, key, put);
-    }
-    return good;
-}
-
-static uint64_t iov_bytes(const struct iovec *iov, unsigned n)
-{
-    uint64_t bytes = 0;
-    unsigned i;
+    kvcl_weave_block_t copies[GROUP];
+    uint64_t           bytes = 0, begun = kvcl_bulk_part_begin(*how_p);
+    unsigned           i;
 
     for (i = 0; i < n; ++i) {
-        bytes = (iov[i].iov_len > UINT32_MAX) ? UINT64_MAX / 2 : bytes + iov[i].iov_len;
+        const kvcl_tier_block_t *block = places[i].block;
+
+        copies[i] = (kvcl_weave_block_t){.src = block->bytes, .len = block->len, .dst = places[i].data,
+                                         .n_dst = places[i].n, .summing = !block->summed};
+        bytes    += block->len;
     }
-    return bytes;
+    kvcl_blocks_copy(copies, n, (*how_p == KVCL_BULK_LARGE) && !tier->keyed);
+    *how_p = kvcl_bulk_part_end(*how_p, bytes, begun);
+    for (i = 0; i < n; ++i) {
+        if (copies[i].summing) {
+            places[i].block->checksum = places[i].block->loc.checksum = places[i].put.loc.checksum = copies[i].sum;
+        }
+        if (tier->keyed) {
+            put_tail(tier, &places[i]);
+        }
+    }
 }
 
 /* Lock held. */
-static kvcl_status_t reserve(kvcl_tier_t *tier, const uint8_t *key, uint64_t len, uint64_t checksum,
-                             kvcl_seglog_put_t *put)
+static kvcl_status_t reserve(kvcl_tier_t *tier, const kvcl_tier_block_t *block, kvcl_seglog_put_t *put)
 {
     kvcl_tier_loc_t have;
 
     if (tier->closing) {
         return KVCL_ERR_IO;
     }
-    if ((kvcl_seglog_find(&tier->log, key, &have) == KVCL_OK) && (have.len == len) && (have.checksum == checksum)) {
+    if (block->summed && (kvcl_seglog_find(&tier->log, block->key, &have) == KVCL_OK) && (have.len == block->len) &&
+        (have.checksum == block->checksum)) {
         put->loc = have;
         return KVCL_ERR_EXISTS;
     }
-    return kvcl_seglog_reserve(&tier->log, key, (uint32_t)((len > UINT32_MAX) ? UINT32_MAX : len), checksum, put);
+    return kvcl_seglog_reserve(&tier->log, block->key, (uint32_t)((block->len > UINT32_MAX) ? UINT32_MAX : block->len),
+                               block->summed ? block->checksum : 0, put);
 }
 
-kvcl_status_t kvcl_tier_append_by(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, uint64_t len,
-                                  kvcl_tier_fill_t fill, void *fill_arg, kvcl_tier_cb_t cb, void *arg,
-                                  kvcl_tier_loc_t *loc_p)
+/* Lock held. @return how many blocks have got places. */
+static unsigned reserve_all(kvcl_tier_t *tier, kvcl_tier_block_t *blocks, unsigned n, place_t *places)
+{
+    bool     busy  = false;
+    unsigned found = 0, i;
+
+    for (i = 0; i < n; ++i) {
+        blocks[i].status = busy ? KVCL_ERR_BUSY : reserve(tier, &blocks[i], &places[found].put);
+        busy             = (blocks[i].status == KVCL_ERR_BUSY);
+        if ((blocks[i].status == KVCL_OK) || (blocks[i].status == KVCL_ERR_EXISTS)) {
+            blocks[i].loc = places[found].put.loc;
+        }
+        if (blocks[i].status == KVCL_OK) {
+            places[found].block = &blocks[i];
+            find_data(&places[found++]);
+        }
+    }
+    return found;
+}
+
+/* At most GROUP blocks. still may be NULL. waiter is for the one block that has a place, and may be NULL. */
+static void append_group(kvcl_tier_t *tier, kvcl_tier_block_t *blocks, unsigned n, kvcl_tier_still_t still,
+                         kvcl_bulk_how_t *how_p, kvcl_tier_waiter_t *waiter)
+{
+    place_t  places[GROUP];
+    unsigned i;
+
+    pthread_mutex_lock(&tier->lock);
+    n = reserve_all(tier, blocks, n, places);
+    if (n == 0) {
+        kvcl_tier_go_on(tier);
+        return;
+    }
+    pthread_mutex_unlock(&tier->lock);
+    fill(tier, places, n, how_p);
+    for (i = 0; (still != NULL) && (i < n); ++i) {
+        places[i].block->status = still(places[i].block->arg) ? KVCL_OK : KVCL_ERR_STALE;
+    }
+    pthread_mutex_lock(&tier->lock);
+    for (i = 0; i < n; ++i) {
+        if (places[i].block->status == KVCL_OK) {
+            kvcl_seglog_commit(&tier->log, &places[i].put);
+        } else {
+            kvcl_seglog_abort(&tier->log, &places[i].put);
+        }
+    }
+    if (waiter != NULL) {
+        waiter->ticket = places[0].put.ticket;
+        add_waiter(&tier->appends, waiter);
+    }
+    kvcl_tier_go_on(tier);
+}
+
+/* Of the blocks at the front, how many are copied together. */
+static unsigned group_of(const kvcl_tier_block_t *blocks, unsigned n)
+{
+    uint64_t bytes = 0;
+    unsigned i;
+
+    for (i = 0; (i < n) && (i < GROUP) && ((i < GROUP_LEAST) || (bytes < KVCL_BULK_PROBE)); ++i) {
+        bytes += blocks[i].len;
+    }
+    return i;
+}
+
+void kvcl_tier_append_all(kvcl_tier_t *tier, kvcl_tier_block_t *blocks, unsigned n, kvcl_tier_still_t still,
+                          kvcl_bulk_how_t *how_p)
+{
+    unsigned at = 0, k;
+    bool     busy = false;
+
+    while ((at < n) && !busy) {
+        k = group_of(blocks + at, n - at);
+        append_group(tier, blocks + at, k, still, how_p, NULL);
+        at  += k;
+        busy = (blocks[at - 1].status == KVCL_ERR_BUSY);
+    }
+    for (; at < n; ++at) {
+        blocks[at].status = KVCL_ERR_BUSY;
+    }
+}
+
+kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const void *bytes, size_t len,
+                               kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p)
 {
     kvcl_tier_waiter_t *waiter = (cb != NULL) ? new_waiter(cb, arg) : NULL;
-    kvcl_seglog_put_t  put;
-    kvcl_status_t      status;
-    bool               good;
+    kvcl_tier_block_t  block   = {.key = key, .bytes = bytes, .len = len, .checksum = checksum, .summed = true};
+    kvcl_bulk_how_t    how     = KVCL_BULK_CACHED;
 
     if ((cb != NULL) && (waiter == NULL)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an append");
     }
-    pthread_mutex_lock(&tier->lock);
-    status = reserve(tier, key, len, checksum, &put);
-    if (((status == KVCL_OK) || (status == KVCL_ERR_EXISTS)) && (loc_p != NULL)) {
-        *loc_p = put.loc;
-    }
-    if (status != KVCL_OK) {
-        free(waiter);
-        kvcl_tier_go_on(tier);
-        return status;
-    }
-    pthread_mutex_unlock(&tier->lock);
-    good = fill_all(tier, key, &put, fill, fill_arg);
-    pthread_mutex_lock(&tier->lock);
-    if (good) {
-        kvcl_seglog_commit(&tier->log, &put);
-    } else {
-        kvcl_seglog_abort(&tier->log, &put);
-        status = KVCL_ERR_STALE;
-    }
-    if (good && (waiter != NULL)) {
-        waiter->ticket = put.ticket;
-        add_waiter(&tier->appends, waiter);
-    } else {
+    append_group(tier, &block, 1, NULL, &how, waiter);
+    if (block.status != KVCL_OK) {
         free(waiter);
     }
-    kvcl_tier_go_on(tier);
-    return status;
-}
-
-kvcl_status_t kvcl_tier_append(kvcl_tier_t *tier, const uint8_t *key, uint64_t checksum, const struct iovec *iov,
-                               unsigned n_iov, kvcl_tier_cb_t cb, void *arg, kvcl_tier_loc_t *loc_p)
-{
-    gather_t from = {.iov = iov};
-
-    return kvcl_tier_append_by(tier, key, checksum, iov_bytes(iov, n_iov), copy_in, &from, cb, arg, loc_p);
+    if ((loc_p != NULL) && ((block.status == KVCL_OK) || (block.status == KVCL_ERR_EXISTS))) {
+        *loc_p = block.loc;
+    }
+    return block.status;
 }
 
 kvcl_status_t kvcl_tier_drop(kvcl_tier_t *tier, const uint8_t *key)

@@ -37,7 +37,8 @@ typedef struct tier_read {
     kvcl_tier_cb_t  cb;
     void            *arg;
     unsigned        left; /* pieces; the walk counts as one */
-    bool            failed;
+    bool            failed, summed;
+    uint64_t        sum;  /* if summed: of all data, in the pass that copied it */
     piece_t         *pieces;
     unsigned        n, room;
     uint8_t         tail[KVCL_SEG_TAIL];
@@ -57,8 +58,16 @@ static uint8_t *place_of(const tier_read_t *read, uint64_t at, uint64_t *room_p)
     return (uint8_t *)read->iov[i].iov_base + at;
 }
 
-static void copy_out(const tier_read_t *read, uint64_t at, const uint8_t *src, uint64_t len)
+/* One piece that has all of the data, the only one then, is summed as it is copied. */
+static void copy_out(tier_read_t *read, uint64_t at, const uint8_t *src, uint64_t len)
 {
+    if ((at == 0) && (len >= read->loc.len) && (read->n_iov == 1)) {
+        read->sum    = kvcl_sum_copy_of(read->iov[0].iov_base, src, read->loc.len);
+        read->summed = true;
+        at           = read->loc.len;
+        src         += at;
+        len         -= at;
+    }
     while (len > 0) {
         uint64_t room;
         uint8_t  *dst = place_of(read, at, &room);
@@ -76,6 +85,9 @@ static uint64_t sum(const tier_read_t *read)
     kvcl_sum_t all;
     unsigned   i;
 
+    if (read->summed) {
+        return read->sum;
+    }
     if (read->n_iov == 1) {
         return kvcl_sum_of(read->iov[0].iov_base, read->iov[0].iov_len);
     }

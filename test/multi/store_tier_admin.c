@@ -148,7 +148,6 @@ void test_tier_clear(world_t *w)
     kvcl_store_h  store = open_with_pool(w, SMALL, spec);
     uint64_t      request[2] = {0, 0}, answer[2] = {0, 0}, before, after, until = 0;
     uint8_t       bytes[BYTES];
-    struct iovec  iov = {bytes, sizeof(bytes)};
     kvcl_op_out_t out = {.buf = (uint8_t *)answer, .cap = sizeof(answer)};
     kvcl_status_t status;
     kvcl_key_t    key;
@@ -158,8 +157,8 @@ void test_tier_clear(world_t *w)
     for (i = 0; i < MANY; ++i) {
         key = key_of("many", (uint64_t)w->rank, i);
         do {
-            status = kvcl_tier_append(store->cold->tier, key.bytes, kvcl_checksum(bytes, BYTES), &iov, 1, NULL, NULL,
-                                      NULL);
+            status = kvcl_tier_append(store->cold->tier, key.bytes, kvcl_checksum(bytes, BYTES), bytes, BYTES, NULL,
+                                      NULL, NULL);
         } while (status == KVCL_ERR_BUSY);
         KVCL_TRY(status);
     }
@@ -223,14 +222,14 @@ void test_tier_staged(world_t *w)
 static void fill_tier(kvcl_store_h store)
 {
     static uint8_t bytes[BLOCK];
-    struct iovec   iov = {bytes, sizeof(bytes)};
     kvcl_key_t     key;
     uint64_t       n = 0, i;
+    size_t         len;
 
-    for (iov.iov_len = BLOCK; iov.iov_len >= 64; iov.iov_len /= 8) {
+    for (len = BLOCK; len >= 64; len /= 8) {
         do {
             key = key_of("filling", 0, n++);
-        } while (kvcl_tier_append(store->cold->tier, key.bytes, kvcl_checksum(bytes, iov.iov_len), &iov, 1, NULL, NULL,
+        } while (kvcl_tier_append(store->cold->tier, key.bytes, kvcl_checksum(bytes, len), bytes, len, NULL, NULL,
                                   NULL) == KVCL_OK);
     }
     for (i = 0; i < n; ++i) {

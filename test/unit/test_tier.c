@@ -6,6 +6,7 @@
 
 #include "test/idle.h"
 #include "tier/segfmt.h"
+#include "weave/choice.h"
 #include "tier_scene.h"
 
 #include <sys/stat.h>
@@ -36,6 +37,75 @@ START_TEST(what_goes_in_comes_out_aligned_or_not)
     }
     ck_assert_int_eq(read_back(tier, 61, 0, 1), KVCL_ERR_NOT_FOUND);
     kvcl_tier_close(tier);
+}
+END_TEST
+
+enum { MANY = 20 };
+
+static _Atomic unsigned n_asked;
+
+/* Every fifth block that is asked about is gone. */
+static bool most_stay(void *arg)
+{
+    (void)arg;
+    return (++n_asked % 5) != 0;
+}
+
+/* Blocks from `first` on, all with checksums or none, as one append. */
+static void append_many(kvcl_tier_t *tier, unsigned first, unsigned n, bool summed, kvcl_bulk_how_t how)
+{
+    static uint8_t    bytes[MANY][LEN_MAX + 8];
+    uint8_t           keys[MANY][KVCL_SEG_KEY];
+    kvcl_tier_block_t blocks[MANY];
+    unsigned          i, at;
+
+    for (i = 0; i < n; ++i) {
+        key_of(first + i, keys[i]);
+        fill(first + i, bytes[i]);
+        blocks[i] = (kvcl_tier_block_t){.key = keys[i], .bytes = bytes[i], .len = len_of(first + i), .summed = summed,
+                                        .checksum = summed ? kvcl_checksum(bytes[i], len_of(first + i)) : 1};
+    }
+    for (at = 0; at < n;) {
+        kvcl_tier_append_all(tier, blocks + at, n - at, most_stay, &how);
+        for (; (at < n) && (blocks[at].status != KVCL_ERR_BUSY); ++at) {
+            ck_assert((blocks[at].status == KVCL_OK) || (blocks[at].status == KVCL_ERR_STALE));
+            ck_assert_uint_eq(blocks[at].loc.checksum, kvcl_checksum(bytes[at], blocks[at].len));
+            ck_assert_uint_eq(blocks[at].checksum, blocks[at].loc.checksum);
+            ck_assert_int_eq(read_back(tier, first + at, 0, 1),
+                             (blocks[at].status == KVCL_OK) ? KVCL_OK : KVCL_ERR_NOT_FOUND);
+        }
+        for (i = at; i < n; ++i) {
+            ck_assert_int_eq(blocks[i].status, KVCL_ERR_BUSY);
+        }
+    }
+}
+
+START_TEST(blocks_together_are_as_one_after_the_other)
+{
+    static const kvcl_bulk_how_t hows[] = {KVCL_BULK_CACHED, KVCL_BULK_UNSURE, KVCL_BULK_LARGE};
+    static const kvcl_tier_key_t file_key = {{9}};
+    kvcl_tier_stats_t            stats;
+    kvcl_tier_t                  *tier;
+    unsigned                     i, found = 0;
+
+    kvcl_bulk_configure(1 + KVCL_COPY_WEAVE4, 0);
+    scene_key = (_i >= 6) ? &file_key : NULL;
+    n_asked   = 0;
+    tier      = open_tier(ways[0]);
+    for (i = 0; i < 3 * MANY; i += MANY) {
+        append_many(tier, i, MANY, _i % 2 == 0, hows[_i / 2 % 3]);
+    }
+    ck_assert_uint_eq(n_asked, 60);
+    kvcl_tier_close(tier);
+    tier = open_tier(ways[0]);
+    for (i = 0; i < 60; ++i) {
+        found += (read_back(tier, i, i % 64, 1) == KVCL_OK) ? 1 : 0;
+    }
+    kvcl_tier_stats(tier, &stats);
+    ck_assert_uint_eq(stats.bad, 0);
+    ck_assert_uint_eq(found, 48);
+    kvcl_tier_close(tier);
+    kvcl_bulk_configure(0, 0);
 }
 END_TEST
 
@@ -115,14 +185,13 @@ START_TEST(old_segments_are_used_again_and_little_else_is_written)
     uint8_t            *block = calloc(1, 1 << 20), key[KVCL_SEG_KEY];
     uint32_t           len    = (_i == 0) ? 1 << 20 : (_i == 1) ? 4096 : 300 * 1024;
     unsigned           i, n = (150u << 20) / len;
-    struct iovec       iov = {block, len};
     kvcl_status_t      status;
 
     ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
     for (i = 0; i < n; ++i) {
         key_of(i, key);
         memcpy(block, &i, sizeof(i));
-        while ((status = kvcl_tier_append(tier, key, i, &iov, 1, NULL, NULL, NULL)) == KVCL_ERR_BUSY) {
+        while ((status = kvcl_tier_append(tier, key, i, block, len, NULL, NULL, NULL)) == KVCL_ERR_BUSY) {
             usleep(200);
         }
         ck_assert_int_eq(status, KVCL_OK);
@@ -279,14 +348,15 @@ START_TEST(forged_bytes_are_returned_only_without_a_key)
     kvcl_tier_params_t           params  = {.path = path, .size = FILE_BYTES, .segment = SEGMENT,
                                             .key = (_i == 1) ? &keys[0] : NULL};
     uint8_t                      key[KVCL_SEG_KEY], buf[16];
-    struct iovec                 in = {TEST_STR("what was put"), 12}, out = {buf, 12};
+    const char                   *in = "what was put";
+    struct iovec                 out = {buf, 12};
     kvcl_tier_loc_t              loc;
     kvcl_tier_t                  *tier;
     unsigned                     forged;
 
     key_of(1, key);
     ck_assert_int_eq(kvcl_tier_open(&params, &tier), KVCL_OK);
-    ck_assert_int_eq(kvcl_tier_append(tier, key, kvcl_checksum(in.iov_base, 12), &in, 1, NULL, NULL, NULL), KVCL_OK);
+    ck_assert_int_eq(kvcl_tier_append(tier, key, kvcl_checksum(in, 12), in, 12, NULL, NULL, NULL), KVCL_OK);
     kvcl_tier_close(tier);
     for (forged = 0; forged < 2; ++forged) {
         wait_for_t w = WAIT_FOR(1);
@@ -363,6 +433,7 @@ int main(void)
     tcase_set_timeout(tc, 120);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, what_goes_in_comes_out_aligned_or_not, 0, 4);
+    tcase_add_loop_test(tc, blocks_together_are_as_one_after_the_other, 0, 12);
     tcase_add_loop_test(tc, a_restart_finds_what_was_there_by_footers_alone, 0, 2);
     tcase_add_loop_test(tc, a_killed_process_leaves_what_it_flushed, 0, 2);
     tcase_add_loop_test(tc, old_segments_are_used_again_and_little_else_is_written, 0, 3);

@@ -56,14 +56,19 @@ static unsigned which(const uint8_t *key)
 /* Record the log's evictions, also where a later version that may not outlive a crash had replaced the evicted one. */
 static void take_evicted(void)
 {
+    static const uint8_t   aborted[KVCL_SEG_KEY]; /* the key of such a record */
     kvcl_seglog_evicted_t *evicted;
     uint32_t           i;
     unsigned           e;
 
     while ((evicted = t.log.evicted) != NULL) {
         for (i = 0; i < evicted->n; ++i) {
-            unsigned k = which(evicted->recs[i].key);
+            unsigned k;
 
+            if (memcmp(evicted->recs[i].key, aborted, KVCL_SEG_KEY) == 0) {
+                continue;
+            }
+            k = which(evicted->recs[i].key);
             for (e = 0; e < t.n[k]; ++e) {
                 event_t *event = &t.history[k][e];
 
@@ -85,15 +90,21 @@ static void put(unsigned k)
     uint8_t           buf[LEN_MAX];
     uint64_t          version = t.next_version++;
     uint64_t          checksum;
+    bool              late = kvcl_rand_below(&t.rnd, 2) != 0; /* the checksum comes with the bytes */
     kvcl_seglog_put_t place;
     kvcl_status_t     status;
 
     disk_fill(version, buf, len);
     checksum = kvcl_checksum(buf, len);
-    status   = kvcl_seglog_reserve(&t.log, t.keys[k], len, checksum, &place);
+    status   = kvcl_seglog_reserve(&t.log, t.keys[k], len, late ? 0 : checksum, &place);
     take_evicted();
     if (status == KVCL_OK) {
         disk_copy_in(&place, buf);
+        place.loc.checksum = checksum;
+        if (late && (kvcl_rand_below(&t.rnd, 8) == 0)) {
+            kvcl_seglog_abort(&t.log, &place); /* it must not be found, not by a scan either */
+            return;
+        }
         kvcl_seglog_commit(&t.log, &place);
         t.history[k][t.n[k]++] =
                 (event_t){.version = version, .ticket = place.ticket, .checksum = checksum, .len = len};

@@ -91,13 +91,13 @@ static kvcl_status_t open_tier(kvcl_tier_t **tier_p)
 static void append(kvcl_tier_t *tier, unsigned i)
 {
     uint8_t       key[KVCL_SEG_KEY], buf[LEN_MAX];
-    struct iovec  iov = {buf, len_of(i)};
+    size_t        len = len_of(i);
     kvcl_status_t status;
 
     disk_key(i, key);
-    disk_fill(i, buf, iov.iov_len);
+    disk_fill(i, buf, len);
     do {
-        status = kvcl_tier_append(tier, key, kvcl_checksum(buf, iov.iov_len), &iov, 1, NULL, NULL, NULL);
+        status = kvcl_tier_append(tier, key, kvcl_checksum(buf, len), buf, len, NULL, NULL, NULL);
     } while ((status == KVCL_ERR_BUSY) && (usleep(100) == 0));
     MUST((status == KVCL_OK) || (status == KVCL_ERR_EXISTS) || (status == KVCL_ERR_IO));
 }

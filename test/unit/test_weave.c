@@ -1,9 +1,14 @@
 /*
  * Woven copies beside memcpy, by every kernel that this processor supports: lists of pieces of equal and of unequal
- * lengths, at any alignment, and the bytes around each piece. TEST_RING=night: a million lists.
+ * lengths, at any alignment, and the bytes around each piece; whole blocks with their sums, each to several places.
+ * TEST_RING=night: a million lists.
  */
 #include "config.h"
 #include "test_base.h"
+#include "base/checksum.h"
+#include "weave/blocks.h"
+#include "weave/bulk.h"
+#include "weave/choice.h"
 #include "weave/weave.h"
 
 #include <stdint.h>
@@ -140,6 +145,69 @@ START_TEST(one_long_piece_is_cut_and_whole)
 }
 END_TEST
 
+enum { BLOCKS = 11, CUTS = 4, BLOCK_MAX = 40000 };
+
+/* A block of @a len bytes of `from`, to up to four places of `to` from *at_p on, cut at multiples of @a unit. */
+static kvcl_weave_block_t make_block(struct iovec *places, size_t *at_p, size_t len, size_t unit)
+{
+    kvcl_weave_block_t block = {.src = from + (rng() % (ROOM - len)), .dst = places, .len = len};
+    size_t             left  = len, n;
+
+    while (left > 0) {
+        n = (block.n_dst + 1 == CUTS) ? left : unit * (1 + (rng() % (1 + (len / unit))));
+        n = (n < left) ? n : left;
+        places[block.n_dst++] = (struct iovec){to + *at_p, n};
+        *at_p                += ((n + GUARD - 1) & ~(size_t)(GUARD - 1)) + GUARD;
+        left                 -= n;
+    }
+    return block;
+}
+
+static void check_block(const kvcl_weave_block_t *block)
+{
+    size_t   at = 0;
+    unsigned i;
+
+    for (i = 0; i < block->n_dst; at += block->dst[i].iov_len, ++i) {
+        const uint8_t *end = (const uint8_t *)block->dst[i].iov_base + block->dst[i].iov_len;
+
+        ck_assert(memcmp(block->dst[i].iov_base, block->src + at, block->dst[i].iov_len) == 0);
+        ck_assert_msg((end[0] == 0xa5) && (end[GUARD - 1] == 0xa5), "bytes behind a place have changed");
+    }
+    ck_assert_uint_eq(at, block->len);
+    ck_assert(!block->summing || (block->sum == kvcl_checksum(block->src, block->len)));
+}
+
+/* Pages, lines and bytes as units: the first can be woven with sums, the others take the other ways. */
+START_TEST(blocks_in_several_places_have_their_bytes_and_their_sums)
+{
+    static const size_t units[] = {4096, 1024, 64, 1};
+    struct iovec        places[BLOCKS][CUTS];
+    kvcl_weave_block_t  blocks[BLOCKS];
+    size_t              lists, i, n, at, len, unit;
+
+    test_seed(&rnd);
+    fill_from();
+    kvcl_bulk_configure(1 + _i, 0);
+    for (lists = 0; lists < 1000; ++lists) {
+        unit = units[rng() % 4];
+        len  = (rng() % 4 == 0) ? 1 + (rng() % BLOCK_MAX) : 4096 * (1 + (rng() % 9));
+        n    = rng() % (BLOCKS + 1);
+        memset(to, 0xa5, ROOM);
+        for (i = 0, at = 0; i < n; ++i) {
+            len       = (rng() % 16 == 0) ? 1 + (rng() % BLOCK_MAX) : len;
+            blocks[i] = make_block(places[i], &at, len, unit);
+            blocks[i].summing = (lists % 3 == 0) || ((lists % 3 == 1) && (rng() % 8 != 0));
+        }
+        kvcl_blocks_copy(blocks, n, rng() % 4 != 0);
+        for (i = 0; i < n; ++i) {
+            check_block(&blocks[i]);
+        }
+    }
+    kvcl_bulk_configure(0, 0);
+}
+END_TEST
+
 START_TEST(some_kernel_runs_on_any_processor)
 {
     ck_assert(kvcl_weave_kernels[kvcl_weave_n_kernels - 1].supported());
@@ -157,6 +225,7 @@ int main(void)
     tcase_add_loop_test(tc, any_list_is_copied_as_memcpy_does_and_no_byte_beside_it_changes, 0,
                         (int)kvcl_weave_n_kernels);
     tcase_add_loop_test(tc, one_long_piece_is_cut_and_whole, 0, (int)kvcl_weave_n_kernels);
+    tcase_add_loop_test(tc, blocks_in_several_places_have_their_bytes_and_their_sums, 0, KVCL_COPY_N_WAYS);
     tcase_add_test(tc, some_kernel_runs_on_any_processor);
     suite_add_tcase(suite, tc);
     return test_run(suite);

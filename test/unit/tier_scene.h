@@ -154,14 +154,13 @@ static inline kvcl_status_t append(kvcl_tier_t *tier, unsigned i, kvcl_tier_cb_t
 {
     static _Thread_local uint8_t buf[LEN_MAX + 8];
     uint8_t                      key[KVCL_SEG_KEY];
-    struct iovec                 iov = {buf, len_of(i)};
     kvcl_status_t                status;
     unsigned                     tries;
 
     key_of(i, key);
     fill(i, buf);
     for (tries = 0; tries < 20000; ++tries) {
-        status = kvcl_tier_append(tier, key, kvcl_checksum(buf, iov.iov_len), &iov, 1, cb, arg, NULL);
+        status = kvcl_tier_append(tier, key, kvcl_checksum(buf, len_of(i)), buf, len_of(i), cb, arg, NULL);
         if (status != KVCL_ERR_BUSY) {
             break;
         }

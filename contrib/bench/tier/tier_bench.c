@@ -80,7 +80,6 @@ static void wait_all(bench_t *bench)
 static uint64_t write_until(bench_t *bench, uint64_t bytes, uint64_t deadline_ns)
 {
     uint64_t     sum = kvcl_checksum(bench->mem, bench->block), done = 0, begin = kvcl_now_ns();
-    struct iovec iov = {bench->mem, bench->block};
     slot_t       flush = {.bench = bench};
     uint8_t      key[KVCL_SEG_KEY];
 
@@ -89,7 +88,7 @@ static uint64_t write_until(bench_t *bench, uint64_t bytes, uint64_t deadline_ns
         kvcl_status_t   status;
 
         key_of(bench->next, key);
-        status = kvcl_tier_append(bench->tier, key, sum, &iov, 1, NULL, NULL, NULL);
+        status = kvcl_tier_append(bench->tier, key, sum, bench->mem, bench->block, NULL, NULL, NULL);
         if (status == KVCL_ERR_BUSY) {
             nanosleep(&moment, NULL);
         } else if (status != KVCL_OK) {

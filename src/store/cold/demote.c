@@ -2,9 +2,10 @@
  * From the pool into the tier, ahead of eviction: the thread chooses victims, writes them, and has them listed.
  *
  * The candidates of a class are the next kvcl_cold_lacking() blocks in its order of eviction; the classes take turns.
- * Their bytes are copied without the lock, as a peer would read them. The generation decides afterwards whether
- * they were that block's all the while; if not, the tier drops the block. The checksum is the one that the block
- * was published with, so bytes that have changed in memory do not become valid by passing through the tier.
+ * Their bytes are copied without the lock, as a peer would read them, several blocks side by side. The generation
+ * decides afterwards whether they were that block's all the while; if not, the tier drops the block. The checksum is
+ * the one that the block was published with, so bytes that have changed in memory do not become valid by passing
+ * through the tier; a block without one is summed as it is copied.
  *
  * A block that is evicted before its homes have answered stays listed in the pool until they have (cold/listing.c).
  * Otherwise its key would be listed nowhere for a moment, and a removal in that moment would not reach this rank. Only
@@ -15,7 +16,6 @@
 #include "base/log.h"
 #include "store/cold/listing.h"
 #include "store/pool/pool.h"
-#include "weave/copy_racy.h"
 #include "weave/sum_copy.h"
 
 #include <stdlib.h>
@@ -122,18 +122,12 @@ static const uint8_t *block_of(const victim_t *victim)
     return (const uint8_t *)pool->bases[0] + (victim->slot * pool->shape.block_bytes);
 }
 
-static bool is_still_there(const victim_t *victim)
-{
-    return kvcl_slots_gen_is(&victim->cls->pool->cache->gens[victim->slot], victim->gen);
-}
-
-/* A kvcl_tier_fill_t. */
-static bool copy_out(void *arg, uint8_t *dst, uint64_t off, size_t len)
+/* A kvcl_tier_still_t. */
+static bool is_still_there(void *arg)
 {
     const victim_t *victim = arg;
 
-    kvcl_copy_racy(dst, block_of(victim) + off, len);
-    return (off + len < victim->cls->pool->cache->shape.block_bytes) || is_still_there(victim);
+    return kvcl_slots_gen_is(&victim->cls->pool->cache->gens[victim->slot], victim->gen);
 }
 
 /* Slices are copied and summed in one pass: a put may overwrite the block meanwhile. False: it may have done so. */
@@ -152,25 +146,82 @@ static bool sum_block(victim_t *victim)
     return is_still_there(victim);
 }
 
-/* The tier has one block of a key: a block of another size that it held before has left it. */
-static kvcl_status_t write_one(victim_t *victim, kvcl_tier_loc_t *at)
-{
-    kvcl_cold_t     *cold = victim->cls->cold;
-    kvcl_cache_h    pool  = victim->cls->pool->cache;
-    kvcl_tier_loc_t old;
-    kvcl_status_t   status;
-    bool            other;
+/* What a turn has written. */
+typedef struct written {
+    kvcl_status_t     how[BATCH];
+    kvcl_tier_block_t blocks[BATCH]; /* at most one of each victim, in their order */
+    kvcl_tier_loc_t   at[BATCH];     /* of the victim; before: what the tier had under its key */
+} written_t;
 
-    if (!victim->summed && !sum_block(victim)) {
-        return KVCL_ERR_STALE;
+/* The tier has one block of a key: one of another size that it held before leaves it. A block without a checksum that
+ * it may hold already is summed before. False: the victim is not there any more. */
+static bool prepare(victim_t *victim, kvcl_tier_loc_t *old)
+{
+    kvcl_cold_t  *cold = victim->cls->cold;
+    kvcl_cache_h pool  = victim->cls->pool->cache;
+
+    if (kvcl_tier_find(cold->tier, victim->key.bytes, old) != KVCL_OK) {
+        old->len = 0;
     }
-    other  = (kvcl_tier_find(cold->tier, victim->key.bytes, &old) == KVCL_OK) && (old.len != pool->shape.block_bytes);
-    status = kvcl_tier_append_by(cold->tier, victim->key.bytes, victim->sum, pool->shape.block_bytes, copy_out, victim,
-                                 NULL, NULL, at);
-    if (other && (status == KVCL_OK)) {
-        kvcl_cold_dropped(cold, victim->key.bytes, &old);
+    if (!victim->summed && (old->len == pool->shape.block_bytes)) {
+        victim->summed = sum_block(victim);
+        return victim->summed;
     }
-    return status;
+    return true;
+}
+
+/* Write victims of one class. */
+static void write_some(victim_t *victims, unsigned n, written_t *written, unsigned first, kvcl_bulk_how_t *how_p)
+{
+    kvcl_cold_t       *cold  = victims->cls->cold;
+    const size_t      bytes  = victims->cls->pool->cache->shape.block_bytes;
+    kvcl_tier_block_t *block = written->blocks;
+    unsigned          i, k;
+
+    for (i = 0; i < n; ++i) {
+        written->how[first + i] = KVCL_ERR_STALE;
+        if (prepare(&victims[i], &written->at[first + i])) {
+            *block++ = (kvcl_tier_block_t){.key = victims[i].key.bytes, .bytes = block_of(&victims[i]), .len = bytes,
+                                           .checksum = victims[i].sum, .summed = victims[i].summed,
+                                           .arg = &victims[i]};
+        }
+    }
+    kvcl_tier_append_all(cold->tier, written->blocks, (unsigned)(block - written->blocks), is_still_there, how_p);
+    while (block-- != written->blocks) {
+        i = (unsigned)((victim_t *)block->arg - victims);
+        k = first + i;
+        if ((block->status == KVCL_OK) && (written->at[k].len != 0) && (written->at[k].len != bytes)) {
+            kvcl_cold_dropped(cold, victims[i].key.bytes, &written->at[k]);
+        }
+        written->how[k] = block->status;
+        written->at[k]  = block->loc;
+    }
+}
+
+/* @return how many victims were written or refused; the first one for which the tier is busy is the last of them. */
+static unsigned write_all(victim_t *victims, unsigned n, written_t *written)
+{
+    uint64_t        bytes = 0;
+    unsigned        done, k;
+    kvcl_bulk_how_t how;
+
+    for (k = 0; k < n; ++k) {
+        bytes += kvcl_owner_bytes(victims[k].cls->pool);
+    }
+    how = kvcl_bulk_how(bytes);
+    for (done = 0; done < n; done += k) {
+        for (k = 1; (done + k < n) && (victims[done + k].cls == victims[done].cls); ++k) {
+        }
+        write_some(victims + done, k, written, done, &how);
+        for (; k > 0; --k, ++done) {
+            if (written->how[done] == KVCL_OK) {
+                atomic_fetch_add_explicit(&victims[done].cls->cold->n_demoted, 1, memory_order_relaxed);
+            } else if (written->how[done] == KVCL_ERR_BUSY) {
+                return done + 1;
+            }
+        }
+    }
+    return done;
 }
 
 /* ---- the thread's turns ---- */
@@ -206,8 +257,8 @@ static void refuse_others(const victim_t *victim)
 /* Lock held. Blocks that were written are to be listed; those that are still in the pool become clean then. A block
  * that has left the pool meanwhile was evicted or removed: if any key was removed since `epoch`, the tier forgets
  * it. */
-static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, const kvcl_status_t *how,
-                   const kvcl_tier_loc_t *at, unsigned n, kvcl_store_rec_t *recs, kvcl_cold_listing_t *listing)
+static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, const written_t *written, unsigned n,
+                   kvcl_store_rec_t *recs, kvcl_cold_listing_t *listing)
 {
     size_t   n_recs = 0;
     unsigned i;
@@ -216,20 +267,21 @@ static size_t mark(kvcl_cold_t *cold, uint64_t epoch, const victim_t *victims, c
     for (i = 0; i < n; ++i) {
         kvcl_cold_class_t *cls = victims[i].cls;
         bool              present = (kvcl_slots_gen(&cls->pool->slots, victims[i].slot) == victims[i].gen);
-        bool              in_tier = (how[i] == KVCL_OK) || (how[i] == KVCL_ERR_EXISTS);
+        kvcl_status_t     how = written->how[i];
+        bool              in_tier = (how == KVCL_OK) || (how == KVCL_ERR_EXISTS);
         if (in_tier && !present && (cold->drop_epoch != epoch)) {
             kvcl_cold_drop(cold, &victims[i].key);
         } else if (in_tier) {
             recs[n_recs++] = (kvcl_store_rec_t){.key = victims[i].key,
-                                                .loc = kvcl_cold_loc(cold, &at[i], victims[i].copies)};
+                                                .loc = kvcl_cold_loc(cold, &written->at[i], victims[i].copies)};
             refuse_others(&victims[i]);
             if (present) {
                 cls->clean[victims[i].slot] = KVCL_COLD_LISTED_SOON;
                 listing->blocks[listing->n++] = (kvcl_cold_listed_t){cls, pool_rec(&victims[i])};
             }
-        } else if ((how[i] != KVCL_ERR_BUSY) && (how[i] != KVCL_ERR_STALE) && present) {
+        } else if ((how != KVCL_ERR_BUSY) && (how != KVCL_ERR_STALE) && present) {
             cls->clean[victims[i].slot] = KVCL_COLD_REFUSED; /* too long for the tier, or the tier is off */
-            cold->off = cold->off || (how[i] == KVCL_ERR_IO);
+            cold->off = cold->off || (how == KVCL_ERR_IO);
         }
     }
     return n_recs;
@@ -271,8 +323,7 @@ kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
     uint32_t            *order   = malloc(KVCL_COLD_AHEAD_MAX * sizeof(*order));
     kvcl_cold_listing_t *listing = malloc(sizeof(*listing) + (BATCH * sizeof(listing->blocks[0])));
     victim_t            victims[BATCH];
-    kvcl_status_t       how[BATCH];
-    kvcl_tier_loc_t     at[BATCH];
+    written_t           written;
     kvcl_store_rec_t    recs[BATCH];
     unsigned            n, done;
     uint64_t            epoch;
@@ -292,16 +343,11 @@ kvcl_cold_turn_t kvcl_cold_demote(kvcl_cold_t *cold)
     epoch = cold->drop_epoch;
     kvcl_unlock(store->ctx);
     free(order);
-    for (done = 0; (done < n) && !busy; ++done) {
-        how[done] = write_one(&victims[done], &at[done]);
-        busy      = (how[done] == KVCL_ERR_BUSY);
-        if (how[done] == KVCL_OK) {
-            atomic_fetch_add_explicit(&cold->n_demoted, 1, memory_order_relaxed);
-        }
-    }
+    done = write_all(victims, n, &written);
     if (done > 0) {
+        busy = (written.how[done - 1] == KVCL_ERR_BUSY);
         kvcl_lock(store->ctx);
-        n_recs = mark(cold, epoch, victims, how, at, done, recs, listing);
+        n_recs = mark(cold, epoch, victims, &written, done, recs, listing);
         if (busy) {
             retry_from(cold, victims + (done - 1), n - (done - 1));
         }
