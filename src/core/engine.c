@@ -61,10 +61,11 @@ static bool has_sleeper(const kvcl_engine_t *eng)
     return eng->has_thread || eng->user_loop;
 }
 
-/* Add the transports to the progress thread's epoll, once, or remove them while another thread polls. */
+/* Add the transports to the progress thread's epoll, or remove them: while another thread polls, the sleeper must not
+ * wake for their events. */
 static void set_thread_fds(kvcl_engine_t *eng, bool on)
 {
-    struct epoll_event ev = {.events = on ? (EPOLLIN | (eng->user_loop ? 0u : EPOLLONESHOT)) : 0};
+    struct epoll_event ev = {.events = on ? EPOLLIN : 0};
     unsigned i;
 
     if (!has_sleeper(eng) || (eng->fds_armed == on)) {
@@ -101,9 +102,7 @@ static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
     for (i = 0; i < n; ++i) {
         if (ev[i].data.fd == eng->wake_fd) {
             drain_fd(eng->wake_fd);
-        } else {
-            eng->fds_armed = false; /* one shot: all are set again together */
-        }
+        } /* the transports' descriptors stay: this thread polls them until they are quiet */
     }
 }
 
@@ -137,6 +136,7 @@ void *kvcl_engine_thread(void *arg)
                 }
             }
             if ((n == 0) && eng->polling) {
+                set_thread_fds(eng, false);
                 thread_sleep(ctx, KVCL_DEADLINE_NONE);
                 last = kvcl_now_ns();
             }
@@ -205,7 +205,9 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
     uint64_t      last = kvcl_now_ns(), now, until;
 
     eng->polling = true;
-    set_thread_fds(eng, false);
+    if (eng->thread_asleep || eng->user_loop) { /* a thread that is awake removes them before it sleeps */
+        set_thread_fds(eng, false);
+    }
     while (!done(arg)) {
         now = kvcl_now_ns();
         if (now >= deadline_ns) {

@@ -181,8 +181,8 @@ typedef struct kvcl_xport_ops {
     bool          (*outstanding)(kvcl_xport_t *xport);
     /* Advance all operations. Returns the number of events (0: idle). */
     unsigned      (*progress)(kvcl_xport_t *xport);
-    /* Descriptor that polls readable when there is work, once arm() returned KVCL_OK; -1 in *fd_p if none is needed.
-     * arm returns KVCL_ERR_BUSY if there is work already: progress and try again. */
+    /* Descriptor that polls readable while there is work, once arm() returned KVCL_OK; -1 if none is needed. arm
+     * returns KVCL_ERR_BUSY if there is work that the descriptor does not show: progress and try again. */
     int           (*event_fd)(kvcl_xport_t *xport);
     kvcl_status_t (*arm)(kvcl_xport_t *xport);
     /* Optional. Are there closed endpoints whose sends progress() has not ended yet? */

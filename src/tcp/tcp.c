@@ -3,7 +3,9 @@
  *
  * Descriptors are edge-triggered: an event is taken from the epoll once, and kept in its connection until a read or a
  * write has found the end. Connections by which messages passed lately are read without waiting for an event. A caller
- * that spins reads the epoll once in LOOK_TICKS, one that calls now and then at each call. Locks: the engine lock.
+ * that spins reads the epoll once in LOOK_TICKS, one that calls now and then at each call; arm() reads it only while a
+ * connection is watched for room (tcp.wide): else what it holds is to be done, and wakes the sleeper. Locks: the engine
+ * lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -36,8 +38,16 @@ static void tcp_address(kvcl_xport_t *xport, const void **buf_p, size_t *len_p)
 
 /* ---- progress ---- */
 
-/* Take the events from the epoll. */
-static void harvest(tcp_t *tcp)
+/* A connection that has nothing to send is watched for room no longer. */
+static void narrow(tcp_conn_t *conn)
+{
+    if ((conn->stream.state == KVCL_SOCK_OPEN) && !conn->is_stream && !conn->waits) {
+        kvcl_tcp_conn_widen(conn, false);
+    }
+}
+
+/* Take the events from the epoll. resting: of connections that then rest. */
+static void harvest(tcp_t *tcp, bool resting)
 {
     struct epoll_event ev[TCP_EVENTS];
     int                n = epoll_wait(tcp->epfd, ev, TCP_EVENTS, 0), i;
@@ -56,6 +66,9 @@ static void harvest(tcp_t *tcp)
             kvcl_sock_event(&conn->stream, ev[i].events);
             if ((conn->stream.state != KVCL_SOCK_OPEN) || conn->is_stream || kvcl_tcp_conn_has_work(conn)) {
                 kvcl_tcp_conn_ready(conn); /* not for "writable" alone, which a hot connection's event leaves behind */
+            }
+            if (resting) {
+                narrow(conn);
             }
             break;
         }
@@ -175,7 +188,7 @@ static unsigned tcp_progress(kvcl_xport_t *xport)
         n += kvcl_tcp_report_done(tcp);
     }
     if (reads_epoll(tcp)) {
-        harvest(tcp);
+        harvest(tcp, false);
     }
     n += serve_ready(tcp);
     if (!kvcl_list_is_empty(&tcp->selves)) {
@@ -210,10 +223,16 @@ static bool has_work(const tcp_t *tcp)
 
 static kvcl_status_t tcp_arm(kvcl_xport_t *xport)
 {
-    tcp_t *tcp = tcp_of(xport);
+    tcp_t    *tcp = tcp_of(xport);
+    unsigned i;
 
-    if (!has_work(tcp)) {
-        harvest(tcp);
+    if (!has_work(tcp) && (tcp->wide != 0)) { /* otherwise the epoll has events only if there is something to do */
+        harvest(tcp, true);
+        for (i = 0; i < TCP_HOT; ++i) {
+            if (tcp->hot[i] != NULL) {
+                narrow(tcp->hot[i]);
+            }
+        }
     }
     tcp->armed = !has_work(tcp);
     return tcp->armed ? KVCL_OK : KVCL_ERR_BUSY;

@@ -126,6 +126,7 @@ typedef struct tcp_conn {
     tcp_out_t          *queue;
     tcp_out_t          **queue_end;
     bool               waits;      /* counted in tcp.waiting */
+    bool               wide;       /* watched for room to send as well; counted in tcp.wide */
     size_t             queued;     /* memory of the copies in the queue */
     uint8_t            *in;        /* the beginning of a message that has not arrived whole */
     size_t             in_len, in_cap, in_need; /* in_need: its frame, 0 if not known yet */
@@ -184,6 +185,7 @@ typedef struct tcp {
     kvcl_list_t        selves;    /* messages to this instance itself */
     size_t             self_bytes;
     unsigned           waiting;   /* connections with a queue or an unsent record */
+    unsigned           wide;      /* connections that are watched for room to send */
     kvcl_xport_send_t  *done_head;
     kvcl_xport_send_t  **done_tail;
     kvcl_mpool_t       gather;    /* tcp_out_t of sends that are not copied */
@@ -235,7 +237,10 @@ void          kvcl_tcp_eps_retry(tcp_t *tcp, uint64_t now, uint64_t *next_p);
 
 /* tcp_conn.c */
 tcp_conn_t   *kvcl_tcp_conn_new(tcp_t *tcp);
-kvcl_status_t kvcl_tcp_conn_watch(tcp_conn_t *conn) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_tcp_conn_watch(tcp_conn_t *conn) KVCL_MUST_CHECK; /* for everything */
+/* Watch an OPEN connection for room to send as well, or no longer. There always is room but while it waits, so each
+ * event would leave an epoll that seems to have another one, and a sleeper would have to read it first. */
+void          kvcl_tcp_conn_widen(tcp_conn_t *conn, bool wide);
 /* Its stream ends; sends in the queue complete with status, from progress. It is freed later. */
 void          kvcl_tcp_conn_kill(tcp_conn_t *conn, kvcl_status_t status);
 /* The connection has failed, and with it its endpoint, if it has one. */

@@ -51,8 +51,27 @@ kvcl_status_t kvcl_tcp_conn_watch(tcp_conn_t *conn)
 {
     struct epoll_event ev = {.events = (uint32_t)KVCL_SOCK_EVENTS, .data.ptr = conn};
 
-    return (epoll_ctl(conn->tcp->epfd, EPOLL_CTL_ADD, conn->stream.fd, &ev) == 0)
-               ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_IO, errno, "tcp: cannot watch a connection");
+    if (epoll_ctl(conn->tcp->epfd, EPOLL_CTL_ADD, conn->stream.fd, &ev) != 0) {
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "tcp: cannot watch a connection");
+    }
+    conn->tcp->wide += conn->wide ? 0 : 1; /* it may have been watched in an attempt before */
+    conn->wide       = true;
+    return KVCL_OK;
+}
+
+void kvcl_tcp_conn_widen(tcp_conn_t *conn, bool wide)
+{
+    uint32_t           events = (uint32_t)KVCL_SOCK_EVENTS & ~(wide ? 0u : (uint32_t)EPOLLOUT);
+    struct epoll_event ev     = {.events = events, .data.ptr = conn};
+
+    if ((conn->wide != wide) && (epoll_ctl(conn->tcp->epfd, EPOLL_CTL_MOD, conn->stream.fd, &ev) == 0)) {
+        conn->wide = wide;
+        if (wide) {
+            ++conn->tcp->wide;
+        } else {
+            --conn->tcp->wide;
+        }
+    }
 }
 
 void kvcl_tcp_conn_ready(tcp_conn_t *conn)
@@ -99,6 +118,8 @@ void kvcl_tcp_conn_kill(tcp_conn_t *conn, kvcl_status_t status)
     }
     conn->dead = true;
     conn->tcp->n_strangers -= conn->stranger ? 1 : 0;
+    conn->tcp->wide        -= conn->wide ? 1 : 0;
+    conn->wide              = false;
     if ((conn->ep != NULL) && (conn->ep->out == conn)) {
         conn->ep->out = NULL;
     }

@@ -34,6 +34,9 @@ void kvcl_tcp_queue_note(tcp_conn_t *conn)
     conn->tcp->waiting += (unsigned)waits;
     conn->tcp->waiting -= (unsigned)conn->waits;
     conn->waits         = waits;
+    if (waits && !conn->stream.writable && (conn->stream.state == KVCL_SOCK_OPEN)) {
+        kvcl_tcp_conn_widen(conn, true);
+    }
 }
 
 void kvcl_tcp_queue_add(tcp_conn_t *conn, tcp_out_t *out)
