@@ -4,87 +4,21 @@
  * while the test waits; rank 1 has the pool, and a thread. With KVCL_PUT_STAYS the same holds of a put into rank 0's
  * own pool of which rank 1 makes the second copy: it fetches the caller's blocks before rank 0's pool has them all.
  */
-#include <kvcl/kvcl.h>
+#include "test/api/store_puts.h"
+#include "test/board.h"
 
-#include <check.h>
-#include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-enum { BLOCKS = 64, BLOCK = 64 << 10, SECOND = 1000000000, NOTES_MAX = 64, KEY_BYTES = 128, VALUE_BYTES = 2048 };
-
-#define TAKEN(_call) ck_assert_msg((_call) == KVCL_OK, "%s: %s", #_call, kvcl_last_error())
-
-/* ---- the ranks' meeting point ---- */
-
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t  news;
-    unsigned        n;
-    char            key[NOTES_MAX][KEY_BYTES];
-    char            value[NOTES_MAX][VALUE_BYTES];
-    size_t          len[NOTES_MAX];
-} board = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-
-static pthread_barrier_t both;
-
-static kvcl_status_t board_set(void *arg, const char *key, const void *value, size_t len)
-{
-    (void)arg;
-    pthread_mutex_lock(&board.lock);
-    ck_assert((board.n < NOTES_MAX) && (len <= VALUE_BYTES));
-    snprintf(board.key[board.n], KEY_BYTES, "%s", key);
-    memcpy(board.value[board.n], value, len);
-    board.len[board.n++] = len;
-    pthread_cond_broadcast(&board.news);
-    pthread_mutex_unlock(&board.lock);
-    return KVCL_OK;
-}
-
-static kvcl_status_t board_get(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
-{
-    unsigned i = 0;
-
-    (void)arg;
-    pthread_mutex_lock(&board.lock);
-    for (;;) {
-        for (i = 0; (i < board.n) && (strcmp(board.key[i], key) != 0); ++i) {
-        }
-        if (i < board.n) {
-            break;
-        }
-        pthread_cond_wait(&board.news, &board.lock);
-    }
-    *len_p = board.len[i];
-    memcpy(buf, board.value[i], (*len_p < cap) ? *len_p : cap);
-    pthread_mutex_unlock(&board.lock);
-    return KVCL_OK;
-}
-
-static kvcl_status_t board_fence(void *arg)
-{
-    (void)arg;
-    pthread_barrier_wait(&both);
-    return KVCL_OK;
-}
 
 /* ---- the ranks ---- */
 
 static const char     *path = "loop";
 static pthread_t      other;
 static int            ranks[2] = {0, 1};
-static kvcl_context_h ctx;
-static kvcl_cache_h   cache; /* of rank 0; the store's own, if `managed` */
-static kvcl_store_h   store;
 static _Atomic(kvcl_store_h) pool; /* rank 1's store */
-static bool           managed;
+static bool           managed; /* the cache, of rank 0, is the store's own */
 static bool           stays; /* rank 0 has a pool too, and puts with KVCL_PUT_STAYS and two copies */
-static uint8_t        *bytes;
-static kvcl_key_t     keys[BLOCKS];
-static uint32_t       near_ids[BLOCKS], far_ids[BLOCKS];
 
 static kvcl_context_h join(int *rank, unsigned flags, kvcl_comm_h *world_p)
 {
@@ -112,7 +46,7 @@ static void *hold_the_pool(void *arg)
     params.dram_bytes  = (uint64_t)BLOCKS * BLOCK;
     TAKEN(kvcl_store_open(world, &params, &opened));
     pool = opened;
-    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&board_all);
     kvcl_store_close(opened);
     kvcl_finalize(own);
     return NULL;
@@ -129,7 +63,7 @@ static void open_both(void)
     setenv("KVCL_INLINE_COPY", "64K", 1);
     board.n = 0;
     pool    = NULL;
-    pthread_barrier_init(&both, NULL, 2);
+    pthread_barrier_init(&board_all, NULL, 2);
     ck_assert_int_eq(pthread_create(&other, NULL, hold_the_pool, &ranks[1]), 0);
     ctx = join(&ranks[0], KVCL_INIT_NO_THREAD, &world);
     TAKEN(kvcl_cache_create(ctx, "mine", &layout, &shared, &cache));
@@ -198,12 +132,12 @@ static void open_stays_tcp(void)
 
 static void close_both(void)
 {
-    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&board_all);
     kvcl_store_close(store);
     kvcl_cache_destroy(cache);
     kvcl_finalize(ctx);
     pthread_join(other, NULL);
-    pthread_barrier_destroy(&both);
+    pthread_barrier_destroy(&board_all);
 }
 
 static kvcl_status_t put_of(const uint32_t *ids, size_t n, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
@@ -221,24 +155,7 @@ static kvcl_status_t put(size_t n, const kvcl_xfer_params_t *params, kvcl_req_h 
     return put_of(near_ids, n, params, req_p);
 }
 
-static kvcl_status_t end_of(kvcl_req_h req)
-{
-    return kvcl_req_wait(req, 20ull * SECOND);
-}
-
 #define ENDS(_req) ck_assert_msg(end_of(_req) == KVCL_OK, "%s", kvcl_last_error())
-
-static size_t count_present(void)
-{
-    uint8_t present[BLOCKS];
-    size_t  n = 0, i;
-
-    TAKEN(kvcl_store_exists(store, keys, BLOCKS, present, NULL));
-    for (i = 0; i < BLOCKS; ++i) {
-        n += present[i];
-    }
-    return n;
-}
 
 /* Each byte of block i in the pool is i + plus. */
 static void check_bytes(size_t first, size_t n, unsigned plus)
@@ -492,7 +409,7 @@ START_TEST(a_closed_store_ends_its_puts)
     kvcl_status_t status;
 
     TAKEN(put(BLOCKS, NULL, &req));
-    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&board_all);
     kvcl_store_close(store);
     status = end_of(req);
     ck_assert_msg((status != KVCL_INPROGRESS) && (status != KVCL_ERR_TIMED_OUT), "%s", kvcl_status_name(status));

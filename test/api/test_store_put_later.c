@@ -3,25 +3,15 @@
  * them; the request completes after. One rank without a thread, so bytes move only while the test waits; the cases of
  * threads have one.
  */
-#include <kvcl/kvcl.h>
+#include "test/api/store_puts.h"
+
 #include <kvcl/kvcl_store_admin.h>
 
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCKS = 64, BLOCK = 64 << 10, SECOND = 1000000000 };
-
-#define TAKEN(_call) ck_assert_msg((_call) == KVCL_OK, "%s: %s", #_call, kvcl_last_error())
-
-static kvcl_context_h ctx;
-static kvcl_comm_h    world;
-static kvcl_cache_h   cache;
-static kvcl_store_h   store;
-static uint8_t        *bytes;
-static kvcl_key_t     keys[BLOCKS];
-static uint32_t       near_ids[BLOCKS], far_ids[BLOCKS];
+static kvcl_comm_h world;
 
 static void open_all(unsigned flags)
 {
@@ -75,23 +65,6 @@ static void close_all(void)
 static kvcl_status_t put(size_t n, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     return kvcl_store_put(store, keys, n, cache, near_ids, params, req_p);
-}
-
-static kvcl_status_t end_of(kvcl_req_h req)
-{
-    return kvcl_req_wait(req, 20ull * SECOND);
-}
-
-static size_t count_present(void)
-{
-    uint8_t present[BLOCKS];
-    size_t  n = 0, i;
-
-    TAKEN(kvcl_store_exists(store, keys, BLOCKS, present, NULL));
-    for (i = 0; i < BLOCKS; ++i) {
-        n += present[i];
-    }
-    return n;
 }
 
 static uint64_t blocks_in_pool(void)

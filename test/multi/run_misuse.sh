@@ -8,13 +8,8 @@ tools=$(cd "$top_builddir" && pwd)/src/tools
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
-HOME=$tmp/home
-mkdir -m 700 "$HOME"
-export HOME
-for name in $(env | sed -n 's/^\(KVCL_[A-Z_]*\)=.*/\1/p'); do
-  unset "$name"
-done
-unset PMIX_NAMESPACE PMIX_RANK || :
+. "$(dirname "$0")/ports.sh"
+new_user "$tmp"
 cd "$tmp"
 umask 077
 mkdir secrets

@@ -44,13 +44,9 @@ port made_1 Ethernet '1: DOWN'
 port made_2 InfiniBand '2: INIT'
 mount --rbind "$tmp/class" /sys/class || skip "nothing can be mounted on /sys/class"
 
-HOME=$tmp/home
-mkdir -m 700 "$HOME"
-export HOME
-for name in $(env | sed -n 's/^\(KVCL_[A-Z_]*\)=.*/\1/p'); do
-  unset "$name"
-done
-unset PMIX_NAMESPACE PMIX_RANK UCX_TLS UCX_NET_DEVICES || :
+. "$(dirname "$0")/ports.sh"
+new_user "$tmp"
+unset UCX_TLS UCX_NET_DEVICES || :
 if KVCL_NET=made_0:1 "$info" --paths 2>&1 | grep -q 'may be locked here'; then
   skip "memory cannot be locked here (ulimit -l), which is found first"
 fi

@@ -13,14 +13,8 @@ cleanup() {
 }
 trap cleanup EXIT
 trap 'exit 1' HUP INT TERM
-HOME=$tmp/home
-mkdir -m 700 "$HOME"
-export HOME
-for name in $(env | sed -n 's/^\(KVCL_[A-Z_]*\)=.*/\1/p'); do
-  unset "$name"
-done
-unset PMIX_NAMESPACE PMIX_RANK || :
 . "$top_srcdir/test/multi/ports.sh"
+new_user "$tmp"
 passed=0 failed=0 skipped=0
 is() {
   if "$@"; then

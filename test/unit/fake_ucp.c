@@ -48,6 +48,43 @@ void fake_reset(void)
     fake_ucp.limit_pages = UINT64_MAX;
 }
 
+glue_t *fake_open_port(bool data)
+{
+    static char addr[8] = "address", any;
+    glue_t      *g      = calloc(1, sizeof(*g));
+
+    fake_reset();
+    ck_assert_ptr_nonnull(g);
+    g->super.ops      = &kvcl_xport_rdma;
+    g->plan.rdma      = true;
+    g->epfd           = -1;
+    g->probe_timer.fd = -1;
+    g->done_tail      = &g->done_head;
+    g->read_tail      = &g->read_head;
+    g->am.addr        = (ucp_address_t *)(void *)addr;
+    g->am.addr_len    = sizeof(addr);
+    if (data) {
+        g->data.ctx      = (ucp_context_h)(void *)&any;
+        g->data.worker   = fake_data_worker();
+        g->data.addr     = g->am.addr;
+        g->data.addr_len = sizeof(addr);
+    }
+    kvcl_list_init(&g->eps);
+    kvcl_list_init(&g->failed);
+    kvcl_list_init(&g->closing);
+    kvcl_list_init(&g->ending);
+    kvcl_list_init(&g->aside);
+    kvcl_glue_wait_init(g);
+    kvcl_mpool_init(&g->reads, "reads", sizeof(glue_read_t), 64, 0);
+    ck_assert_int_eq(kvcl_glue_am_init(g), KVCL_OK);
+    ck_assert_int_eq(kvcl_glue_make_address(g), KVCL_OK);
+    g->am.addr  = g->data.addr = NULL;
+    g->data.ctx = NULL; /* there is none to be closed */
+    kvcl_glue_log_opening();
+    kvcl_glue_log_opened();
+    return g;
+}
+
 static uint64_t pages_of(uintptr_t from, uintptr_t to)
 {
     return ((to + PAGE - 1) / PAGE) - (from / PAGE);

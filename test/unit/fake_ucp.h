@@ -29,6 +29,9 @@ typedef struct fake_ucp {
 extern fake_ucp_t fake_ucp;
 
 void     fake_reset(void);
+/* An instance of rdma without a port, after fake_reset(); kvcl_xport_rdma.fini() frees it. It has no callbacks. data: a
+ * context and a worker for data as well, of which the context is gone when this returns. */
+glue_t   *fake_open_port(bool data);
 uint64_t fake_locked_pages(void);
 /* Does a registration have this byte, so that a port accepts its key? */
 bool     fake_has_key(const void *addr);

@@ -68,34 +68,10 @@ static void recv_message(void *arg, const void *hdr, size_t hdr_len, const void 
 /* An instance of rdma without a port. */
 static void open_port(void)
 {
-    static char addr[8] = "address";
-
-    fake_reset();
     failures = sent = n_held = 0;
     replies_fail = false;
-    g            = calloc(1, sizeof(*g));
-    ck_assert_ptr_nonnull(g);
-    g->super.ops      = &kvcl_xport_rdma;
-    g->cbs            = (kvcl_xport_cbs_t){.recv = recv_message, .ep_failed = ep_failed};
-    g->plan.rdma      = true;
-    g->epfd           = -1;
-    g->probe_timer.fd = -1;
-    g->done_tail      = &g->done_head;
-    g->read_tail      = &g->read_head;
-    g->am.addr        = (ucp_address_t *)(void *)addr;
-    g->am.addr_len    = sizeof(addr);
-    kvcl_list_init(&g->eps);
-    kvcl_list_init(&g->failed);
-    kvcl_list_init(&g->closing);
-    kvcl_list_init(&g->ending);
-    kvcl_list_init(&g->aside);
-    kvcl_glue_wait_init(g);
-    kvcl_mpool_init(&g->reads, "reads", sizeof(glue_read_t), 64, 0);
-    ck_assert_int_eq(kvcl_glue_am_init(g), KVCL_OK);
-    ck_assert_int_eq(kvcl_glue_make_address(g), KVCL_OK);
-    g->am.addr = NULL;
-    kvcl_glue_log_opening();
-    kvcl_glue_log_opened();
+    g            = fake_open_port(false);
+    g->cbs       = (kvcl_xport_cbs_t){.recv = recv_message, .ep_failed = ep_failed};
 }
 
 static kvcl_status_t send_one(kvcl_xport_ep_t *ep)

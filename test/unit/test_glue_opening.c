@@ -33,39 +33,6 @@ static void progress(void)
     (void)kvcl_xport_rdma.progress(&g->super);
 }
 
-/* An instance of rdma without a port. */
-static void open_port(void)
-{
-    static char addr[8] = "address";
-
-    fake_reset();
-    g = calloc(1, sizeof(*g));
-    ck_assert_ptr_nonnull(g);
-    g->super.ops      = &kvcl_xport_rdma;
-    g->plan.rdma      = true;
-    g->epfd           = -1;
-    g->probe_timer.fd = -1;
-    g->done_tail      = &g->done_head;
-    g->read_tail      = &g->read_head;
-    g->data.ctx       = (ucp_context_h)(void *)&any;
-    g->data.worker    = fake_data_worker();
-    g->am.addr        = g->data.addr = (ucp_address_t *)(void *)addr;
-    g->am.addr_len    = g->data.addr_len = sizeof(addr);
-    kvcl_list_init(&g->eps);
-    kvcl_list_init(&g->failed);
-    kvcl_list_init(&g->closing);
-    kvcl_list_init(&g->ending);
-    kvcl_list_init(&g->aside);
-    kvcl_glue_wait_init(g);
-    kvcl_mpool_init(&g->reads, "reads", sizeof(glue_read_t), 64, 0);
-    ck_assert_int_eq(kvcl_glue_am_init(g), KVCL_OK);
-    ck_assert_int_eq(kvcl_glue_make_address(g), KVCL_OK);
-    g->am.addr = g->data.addr = NULL;
-    g->data.ctx = NULL; /* there is none to be closed */
-    kvcl_glue_log_opening();
-    kvcl_glue_log_opened();
-}
-
 static void close_port(void)
 {
     kvcl_xport_rdma.fini(&g->super);
@@ -113,7 +80,7 @@ START_TEST(operations_are_posted_in_order_when_it_is_connected)
     kvcl_xport_rmem_t *rmem;
     waited_t          one, two, three, four;
 
-    open_port();
+    g = fake_open_port(true);
     ep   = open_peer();
     rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &one), KVCL_INPROGRESS);
@@ -150,7 +117,7 @@ START_TEST(one_that_is_connected_at_once_is_used_at_once)
     kvcl_xport_rmem_t *rmem;
     waited_t          get;
 
-    open_port();
+    g = fake_open_port(true);
     fake_ucp.connected = true;
     ep   = open_peer();
     rmem = fake_open_region(ep, SIZE);
@@ -172,7 +139,7 @@ START_TEST(a_fence_ends_what_waits_and_closes_nothing)
     kvcl_xport_rmem_t *rmem, *other;
     waited_t          get, kept;
 
-    open_port();
+    g = fake_open_port(true);
     ep    = open_peer();
     rmem  = fake_open_region(ep, SIZE);
     other = fake_open_region(ep, SIZE);
@@ -209,7 +176,7 @@ START_TEST(operations_do_not_wait_for_ever)
     kvcl_xport_rmem_t *rmem;
     waited_t          get;
 
-    open_port();
+    g = fake_open_port(true);
     ep   = open_peer();
     rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
@@ -238,7 +205,7 @@ START_TEST(a_failure_ends_what_waits)
     waited_t          get;
     unsigned          i;
 
-    open_port();
+    g = fake_open_port(true);
     ep   = open_peer();
     rmem = fake_open_region(ep, SIZE);
     for (i = 1; i <= 2; ++i) { /* the first time it is opened again at once */
@@ -272,7 +239,7 @@ START_TEST(a_closed_peer_keeps_it_aside)
     kvcl_xport_rmem_t *rmem;
     waited_t          get;
 
-    open_port();
+    g = fake_open_port(true);
     ep   = open_peer();
     rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);
@@ -319,7 +286,7 @@ START_TEST(the_transport_is_closed_before_it_is_connected)
     kvcl_xport_rmem_t *rmem;
     waited_t          get;
 
-    open_port();
+    g = fake_open_port(true);
     ep   = open_peer();
     rmem = fake_open_region(ep, SIZE);
     ck_assert_int_eq(post(rmem, &get), KVCL_INPROGRESS);

@@ -3,71 +3,15 @@
  * open and finalize, repeatedly, and the heap does not grow.
  */
 #include "config.h"
-#include <kvcl/kvcl.h>
+#include "test/board.h"
 
-#include <check.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
-enum { RANKS = 2, WARM = 4, ROUNDS = 16, KEYS_MAX = 512, KEY_BYTES = 128, VALUE_BYTES = 2048 };
+enum { RANKS = 2, WARM = 4, ROUNDS = 16 };
 
 /* A rank of a store over several allocates 24 KiB of notes on the others' blocks; a round may retain much less than
  * that. */
 enum { KEPT_MAX = 4096 };
-
-/* The ranks' meeting point. */
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t  news;
-    unsigned        n;
-    char            key[KEYS_MAX][KEY_BYTES];
-    char            value[KEYS_MAX][VALUE_BYTES];
-    size_t          len[KEYS_MAX];
-} board = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-
-static pthread_barrier_t fence;
-
-static kvcl_status_t board_set(void *arg, const char *key, const void *value, size_t len)
-{
-    (void)arg;
-    pthread_mutex_lock(&board.lock);
-    ck_assert((board.n < KEYS_MAX) && (len <= VALUE_BYTES));
-    snprintf(board.key[board.n], KEY_BYTES, "%s", key);
-    memcpy(board.value[board.n], value, len);
-    board.len[board.n++] = len;
-    pthread_cond_broadcast(&board.news);
-    pthread_mutex_unlock(&board.lock);
-    return KVCL_OK;
-}
-
-static kvcl_status_t board_get(void *arg, const char *key, void *buf, size_t cap, size_t *len_p)
-{
-    unsigned i = 0;
-
-    (void)arg;
-    pthread_mutex_lock(&board.lock);
-    for (;;) {
-        for (i = 0; (i < board.n) && (strcmp(board.key[i], key) != 0); ++i) {
-        }
-        if (i < board.n) {
-            break;
-        }
-        pthread_cond_wait(&board.news, &board.lock);
-    }
-    *len_p = board.len[i];
-    memcpy(buf, board.value[i], (*len_p < cap) ? *len_p : cap);
-    pthread_mutex_unlock(&board.lock);
-    return KVCL_OK;
-}
-
-static kvcl_status_t board_fence(void *arg)
-{
-    (void)arg;
-    pthread_barrier_wait(&fence);
-    return KVCL_OK;
-}
 
 /* Open a store and leave it open, WARM + ROUNDS times; rank 0 measures the heap while rank 1 is stopped. */
 static void *rank_main(void *arg)
@@ -88,13 +32,13 @@ static void *rank_main(void *arg)
         ck_assert_msg(kvcl_init(&params, &ctx) == KVCL_OK, "%s", kvcl_last_error());
         ck_assert_int_eq(kvcl_comm_world(ctx, &world), KVCL_OK);
         ck_assert_msg(kvcl_store_open(world, &p, &store) == KVCL_OK, "%s", kvcl_last_error());
-        pthread_barrier_wait(&fence);
+        pthread_barrier_wait(&board_all);
         kvcl_finalize(ctx);
-        pthread_barrier_wait(&fence);
+        pthread_barrier_wait(&board_all);
         if ((*rank == 0) && (i == WARM - 1)) {
             before = mallinfo2().uordblks;
         }
-        pthread_barrier_wait(&fence);
+        pthread_barrier_wait(&board_all);
     }
     after = mallinfo2().uordblks;
     if (*rank == 0) {
@@ -109,11 +53,11 @@ START_TEST(a_store_left_open_keeps_no_memory)
     static int ranks[RANKS] = {0, 1};
     pthread_t  other;
 
-    pthread_barrier_init(&fence, NULL, RANKS);
+    pthread_barrier_init(&board_all, NULL, RANKS);
     ck_assert_int_eq(pthread_create(&other, NULL, rank_main, &ranks[1]), 0);
     rank_main(&ranks[0]);
     pthread_join(other, NULL);
-    pthread_barrier_destroy(&fence);
+    pthread_barrier_destroy(&board_all);
 }
 END_TEST
 
