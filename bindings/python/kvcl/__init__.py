@@ -33,6 +33,7 @@ Operations return a Request: wait() for it, or await it. The rules of the C libr
 """
 
 from ._cache import Cache, Layout
+from ._client import Call, StoreClient
 from ._comm import Comm, MemoryInfo, RankState, RecvInfo
 from ._context import ANY_SOURCE, Context
 from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, InProgress, Internal, InvalidParam,
@@ -50,12 +51,13 @@ from ._store_events import EventKind, StoreEvent, StoreItem, Tier
 __version__ = version()
 
 __all__ = [
-    "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Canceled", "Comm", "Context",
+    "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Call", "Canceled", "Comm", "Context",
     "DeadHandle", "EventKind", "Exists",
     "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace",
     "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RankState",
     "RecvInfo", "RemoteMem", "Request",
-    "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreEvent", "StoreItem", "Tier",
+    "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store",
+    "StoreClient", "StoreEvent", "StoreItem", "Tier",
     "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout",
     "build", "colls",
     "key_chain", "key_from_bytes", "key_from_string", "key_root", "reshard_plan", "reshard_plan_source", "settings",

@@ -44,7 +44,7 @@ ln -s "$ext" "$tmp/kvcl/"
 PYTHONPATH=$tmp${PYTHONPATH:+:$PYTHONPATH}
 LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONDONTWRITEBYTECODE=1
-export PYTHONPATH LD_LIBRARY_PATH PYTHONDONTWRITEBYTECODE
+export PYTHONPATH LD_LIBRARY_PATH PYTHONDONTWRITEBYTECODE top_builddir
 cd "$tmp"
 # Not exec: the trap cleans up.
 env ${preload:+"LD_PRELOAD=$preload"} "$PYTHON" -X dev -m pytest -q -p no:cacheprovider --rootdir "$here/tests" "$@" \

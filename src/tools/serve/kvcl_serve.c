@@ -7,6 +7,7 @@
 #include "config.h"
 #include "tools/cli.h"
 #include "tools/job.h"
+#include "tools/serve/clients.h"
 #include "tools/serve/serve_http.h"
 #include "tools/serve/serve_metrics.h"
 #include "tools/stat_rows.h"
@@ -32,15 +33,18 @@ typedef struct options {
     const char  *http;
     const char  *token_file;
     token_t     token;
+    const char  *clients;
+    uint64_t    client_buffer;
 } options_t;
 
 typedef struct server {
-    job_t        job;
-    kvcl_store_h store;
-    serve_http_t *http;
-    atomic_bool  leaving;
-    atomic_bool  closing; /* no more queries to other ranks */
-    atomic_uint  querying; /* requests of /ranks in progress */
+    job_t           job;
+    kvcl_store_h    store;
+    serve_http_t    *http;
+    serve_clients_t *clients;
+    atomic_bool     leaving;
+    atomic_bool     closing; /* no more queries to other ranks */
+    atomic_uint     querying; /* requests of /ranks in progress */
 } server_t;
 
 _Static_assert(CLI_SIZES_MAX == (int)KVCL_STORE_SIZES_MAX, "what a pool can have can be said");
@@ -80,6 +84,16 @@ static cli_result_t check_format(const cli_spec_t *spec, const options_t *opt)
                ? CLI_GO : cli_error(spec, "--nvme-format without --nvme or KVCL_STORE_NVME");
 }
 
+/* Without a file each process that is alone has a secret of its own, and no client could prove this job's. */
+static cli_result_t check_clients(const cli_spec_t *spec, const options_t *opt)
+{
+    const char *secret = getenv("KVCL_SECRET_FILE");
+
+    return ((opt->clients == NULL) || ((secret != NULL) && (secret[0] != '\0')))
+               ? CLI_GO : cli_error(spec, "--clients needs a secret that its clients share: set KVCL_SECRET_FILE "
+                                          "(umask 077; openssl rand -hex 32 >FILE)");
+}
+
 static cli_result_t check_token(const cli_spec_t *spec, options_t *opt)
 {
     char why[400];
@@ -109,6 +123,10 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
          0, 0},
         {"http-token-file", CLI_STRING, &opt->token_file, "FILE", "a file (mode 0600) with a token that every request "
          "but /healthz must bear", 0, 0},
+        {"clients", CLI_STRING, &opt->clients, "FILE", "accept processes that are no ranks of this job, by the address "
+         "in this file; %r is the rank", 0, 0},
+        {"client-buffer", CLI_SIZE, &opt->client_buffer, "SIZE", "memory through which a client moves blocks "
+         "(default 32M)", 1, UINT64_C(1) << 40},
         {"drain", CLI_COUNT, &opt->drain, "SECONDS", "time limit for moving blocks away at the end (default 30)", 1,
          86400},
     };
@@ -120,10 +138,12 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
     cli_result_t     result;
     size_t           n;
 
-    *opt   = (options_t){.pool = UINT64_C(1) << 30, .replicas = 2, .drain = 30};
+    *opt   = (options_t){.pool = UINT64_C(1) << 30, .replicas = 2, .drain = 30,
+                          .client_buffer = UINT64_C(32) << 20};
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
     result = (result == CLI_GO) ? check_sizes(&spec, opt) : result;
     result = (result == CLI_GO) ? check_format(&spec, opt) : result;
+    result = (result == CLI_GO) ? check_clients(&spec, opt) : result;
     return (result == CLI_GO) ? check_token(&spec, opt) : result;
 }
 
@@ -228,6 +248,10 @@ static bool begin(server_t *server, const options_t *opt)
         job_complain(&server->job, "--http: %s", why);
         return false;
     }
+    if ((opt->clients != NULL) && !serve_clients_open(&server->job, server->store, opt->clients, opt->client_buffer,
+                                                      &server->clients)) {
+        return false;
+    }
     say_what_there_is(server, opt);
     if (server->http != NULL) {
         printf(", http port %u", serve_http_port(server->http));
@@ -282,6 +306,7 @@ int main(int argc, char **argv)
         leave(&server, opt.drain);
     }
     server.closing = true;
+    serve_clients_close(server.clients);
     serve_http_close(server.http);
     kvcl_store_close(server.store);
     job_close(&server.job);

@@ -1,0 +1,300 @@
+"""A client of a job's store: a process that is no rank of the job, and comes and goes while the job lives.
+
+The job's kvcl_serve runs with --clients FILE, and the client connects to the address in that file. The form of the
+messages is in src/tools/serve/client_wire.h.
+"""
+
+import collections
+import struct
+from typing import Any, Deque, Generator, List, Optional, Sequence, Tuple
+
+from ._cache import Cache
+from ._comm import Comm
+from ._context import Context
+from ._errors import (BadLayout, InvalidParam, KvclError, OutOfRange, ProtocolError, RankFailed, Status, by_status)
+
+VERSION = 1
+TAG_REQUEST, TAG_REPLY = 1, 2
+HELLO, MATCH, EXISTS, GET, PUT, REMOVE = range(1, 7)
+KEYS_MAX = 4096  # of one request
+TEXT_MAX = 1024
+
+_REQUEST = struct.Struct("<IIQQQII")
+_REPLY = struct.Struct("<IiQQII")
+_WELCOME = struct.Struct("<II64s")
+_BODY_MAX = _WELCOME.size + 32 * (TEXT_MAX + 1)
+
+_ERRORS = by_status()
+
+Steps = Generator[Any, None, Any]  # yields requests to wait for, or None to be continued later
+
+
+class Call:
+    """An operation of a StoreClient in flight. It moves in StoreClient.progress() only; neither waits."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._waiting: Any = None
+        self._result: Any = None
+        self.done = False
+        self.error: Optional[Exception] = None
+
+    @property
+    def result(self) -> Any:
+        """Of a call that is done; raises if it failed."""
+        if not self.done:
+            raise RuntimeError("the call is not done")
+        if self.error is not None:
+            raise self.error
+        return self._result
+
+    def _advance(self) -> bool:
+        while True:
+            if self._waiting is not None and not self._waiting.done():
+                return False
+            failed = None
+            if self._waiting is not None:
+                try:
+                    self._waiting.result()
+                except KvclError as error:
+                    failed = error
+            try:
+                self._waiting = self._steps.send(None) if failed is None else self._steps.throw(failed)
+                if self._waiting is None:
+                    return False
+            except StopIteration as end:
+                self._result, self.done = end.value, True
+                return True
+            except Exception as error:  # noqa: B902: of this call alone
+                self.error, self.done = error, True
+                return True
+
+
+class StoreClient:
+    """The store of a job, reached through one of its kvcl_serve ranks.
+
+    context: of this process alone (boot="self"), with the job's secret. block_bytes: of the blocks that get() and put()
+    move; 0: keys only. text: how this client introduces itself to later ones, at most 1,024 bytes. connect() blocks.
+    The other methods post and return a Call, which moves in progress(); one thread at a time. Blocks travel through a
+    buffer of the server's that this client alone uses. A call that fails because the server is lost ends the
+    connection: connected is False then, and connect() may be called again, with another server in the file.
+    """
+
+    def __init__(self, context: Context, *, block_bytes: int = 0, text: str = "", timeout: float = 30.0) -> None:
+        if len(text.encode()) > TEXT_MAX or "\0" in text:
+            raise InvalidParam(f"text: at most {TEXT_MAX} bytes without zeros")
+        self._context, self._block_bytes, self._text, self._timeout = context, block_bytes, text, timeout
+        self._comm: Optional[Comm] = None
+        self._calls: List[Call] = []
+        self._number = 0
+        self._free: Deque[int] = collections.deque()
+        self.buffer = ""
+        self.others: List[str] = []
+
+    # ---- the connection ----
+
+    @property
+    def connected(self) -> bool:
+        """Whether calls may be posted."""
+        return self._comm is not None
+
+    def connect(self, file: str, timeout: float = 5.0) -> None:
+        """Connect to the kvcl_serve whose address is in the file. Blocks, at most twice the timeout. Raises KvclError
+        or OSError."""
+        with open(file, encoding="ascii") as lines:
+            address = lines.readline().strip()
+        comm = self._context.world.connect(address, timeout)
+        self._comm, self._calls = comm, []
+        try:
+            hello = Call(self._hello())
+            while not hello._advance():
+                hello._waiting.wait(timeout)
+            hello.result
+        except KvclError:
+            self._comm = None
+            raise
+
+    def _hello(self) -> Steps:
+        text = self._text.encode()
+        head = _REQUEST.pack(VERSION, HELLO, 0, 0, self._block_bytes, 0, len(text))
+        _, body = yield from self._exchange(0, head + text, _BODY_MAX)
+        blocks, n, name = _WELCOME.unpack_from(body)
+        self._free = collections.deque(range(blocks))
+        self.buffer = name.rstrip(b"\0").decode("ascii")
+        self.others = [one.decode(errors="replace") for one in bytes(body[_WELCOME.size:]).split(b"\0")[:n]]
+
+    def close(self) -> None:
+        """End the connection. Calls in flight fail, when their transfers have ended: progress() until they are done."""
+        for call in self._calls:
+            if call._waiting is not None and not call._waiting.done():
+                call._waiting.cancel()
+        self._comm = None
+
+    # ---- calls ----
+
+    def match(self, keys: Sequence[bytes]) -> Call:
+        """The number of leading keys that the store has."""
+        return self._post(self._match(b"".join(keys), len(keys)))
+
+    def exists(self, keys: Sequence[bytes]) -> Call:
+        """A bool for each key."""
+        return self._post(self._exists(list(keys)))
+
+    def get(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int]) -> Call:
+        """Fetch blocks into blocks ids of the cache. The result is a Status for each; those not OK have undefined
+        bytes. After the call no byte of the blocks changes any more, however it ended."""
+        return self._post(self._move(GET, list(keys), cache, list(ids)))
+
+    def put(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int]) -> Call:
+        """Put blocks ids of the cache into the store. The result is a Status for each. The bytes must not change until
+        it is done."""
+        return self._post(self._move(PUT, list(keys), cache, list(ids)))
+
+    def save(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int], *, stream: Any = None) -> Call:
+        """put() of those that the store does not have; the Status of the others is OK. stream: a CUDA stream whose
+        earlier work computes the blocks."""
+        return self._post(self._save(list(keys), cache, list(ids), stream))
+
+    def remove(self, keys: Sequence[bytes]) -> Call:
+        """Remove keys from the store."""
+        return self._post(self._remove(list(keys)))
+
+    def progress(self) -> bool:
+        """Move all calls as far as they go; whether some are left. Never waits."""
+        if self._calls:
+            self._calls = [call for call in self._calls if not call._advance()]
+        return bool(self._calls)
+
+    def wait(self, call: Call) -> Any:
+        """Drive a call to its end; its result. Blocks, by the deadlines of its steps."""
+        while not call.done:
+            self.progress()
+            if not call.done and call._waiting is not None:
+                try:
+                    call._waiting.wait(1.0)
+                except KvclError:
+                    pass  # progress() sees it
+        return call.result
+
+    def _post(self, steps: Steps) -> Call:
+        call = Call(steps)
+        if not call._advance():
+            self._calls.append(call)
+        return call
+
+    # ---- the steps of calls ----
+
+    def _exchange(self, number: int, message: bytes, body_max: int) -> Generator[Any, None, Tuple[int, memoryview]]:
+        """Send a request; the value and the body of its reply. Raises the error that the server replies, too."""
+        comm = self._comm
+        if comm is None:
+            raise RankFailed("the store's server is not connected")
+        reply = bytearray(_REPLY.size + body_max + TEXT_MAX)
+        try:
+            received = comm.recv_bytes(0, TAG_REPLY, reply, timeout=self._timeout)
+            sent = comm.send_bytes(0, TAG_REQUEST, message, timeout=self._timeout)
+            yield sent
+            yield received
+        except KvclError:
+            if self._comm is comm:
+                self._comm = None  # the order of later replies is unknown
+            raise
+        size = received.result().bytes
+        if size >= _REPLY.size:
+            version, status, echo, value, body_len, text_len = _REPLY.unpack_from(reply)
+            if version == VERSION and echo == number and size == _REPLY.size + body_len + text_len:
+                body = memoryview(reply)[_REPLY.size:_REPLY.size + body_len]
+                if status != 0 and body_len == 0:
+                    raise _ERRORS.get(status, KvclError)(bytes(reply[size - text_len:size]).decode(errors="replace"))
+                return value, body
+        if self._comm is comm:
+            self._comm = None
+        raise ProtocolError("the store's server sent a reply of another form: is it another version?")
+
+    def _ask(self, kind: int, keys: bytes, n: int, ids: bytes = b"", body_max: int = 0) -> Any:
+        self._number += 1
+        head = _REQUEST.pack(VERSION, kind, self._number, int(self._timeout * 5e8), 0, n, 0)
+        return self._exchange(self._number, head + keys + ids, body_max)
+
+    def _match(self, keys: bytes, n: int) -> Steps:
+        hit = 0
+        for first in range(0, n, KEYS_MAX):
+            part = min(KEYS_MAX, n - first)
+            found, _ = yield from self._ask(MATCH, keys[first * 32:(first + part) * 32], part)
+            hit += found
+            if found < part:
+                break
+        return hit
+
+    def _exists(self, keys: List[bytes]) -> Steps:
+        present: List[bool] = []
+        for first in range(0, len(keys), KEYS_MAX):
+            part = keys[first:first + KEYS_MAX]
+            _, body = yield from self._ask(EXISTS, b"".join(part), len(part), body_max=len(part))
+            present += [one != 0 for one in body]
+        return present
+
+    def _remove(self, keys: List[bytes]) -> Steps:
+        for first in range(0, len(keys), KEYS_MAX):
+            part = keys[first:first + KEYS_MAX]
+            yield from self._ask(REMOVE, b"".join(part), len(part))
+
+    def _save(self, keys: List[bytes], cache: Cache, ids: List[int], stream: Any) -> Steps:
+        present = yield from self._exists(keys)
+        out = [Status.OK] * len(keys)
+        missing = [i for i, one in enumerate(present) if not one]
+        if missing:
+            made = yield from self._move(PUT, [keys[i] for i in missing], cache, [ids[i] for i in missing], stream)
+            for i, status in zip(missing, made):
+                out[i] = status
+        return out
+
+    def _move(self, kind: int, keys: List[bytes], cache: Cache, ids: List[int], stream: Any = None) -> Steps:
+        if len(keys) != len(ids):
+            raise InvalidParam(f"{len(keys)} keys for {len(ids)} blocks")
+        out: List[Status] = []
+        while len(out) < len(keys):
+            comm = self._comm
+            if comm is None:
+                raise RankFailed("the store's server is not connected")
+            n = min(len(keys) - len(out), len(self._free), KEYS_MAX)
+            if n == 0:
+                yield None  # other calls have the whole buffer
+                continue
+            taken = [self._free.popleft() for _ in range(n)]
+            try:
+                part = slice(len(out), len(out) + n)
+                step = self._put_part if kind == PUT else self._get_part
+                out += yield from step(comm, keys[part], cache, ids[part], taken, stream)
+            finally:
+                if self._comm is comm:
+                    self._free.extend(taken)
+        return out
+
+    def _request(self, kind: int, keys: List[bytes], taken: List[int]) -> Any:
+        ids = struct.pack(f"<{len(taken)}I", *taken)
+        _, body = yield from self._ask(kind, b"".join(keys), len(keys), ids, 4 * len(keys))
+        return [Status(one) for one in struct.unpack(f"<{len(keys)}i", body)]
+
+    def _put_part(self, comm: Comm, keys: List[bytes], cache: Cache, ids: List[int], taken: List[int],
+                  stream: Any) -> Any:
+        yield from self._transfer(comm, comm.put(0, cache, ids, taken, remote_cache=self.buffer,
+                                                 timeout=self._timeout, stream=stream))
+        return (yield from self._request(PUT, keys, taken))
+
+    def _get_part(self, comm: Comm, keys: List[bytes], cache: Cache, ids: List[int], taken: List[int],
+                  stream: Any) -> Any:
+        status = yield from self._request(GET, keys, taken)
+        good = [i for i, one in enumerate(status) if one == Status.OK]
+        if good:
+            yield from self._transfer(comm, comm.get(0, cache, [taken[i] for i in good], [ids[i] for i in good],
+                                                     remote_cache=self.buffer, timeout=self._timeout, stream=stream))
+        return status
+
+    def _transfer(self, comm: Comm, request: Any) -> Steps:
+        try:
+            yield request
+        except KvclError as error:
+            if self._comm is comm and not isinstance(error, (BadLayout, InvalidParam, OutOfRange)):
+                self._comm = None
+            raise

@@ -1,0 +1,230 @@
+"""Clients of a job's store: processes that are no ranks, through kvcl_serve --clients."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import kvcl
+import pytest
+
+from conftest import LIMIT
+
+SERVE = os.path.join(os.environ.get("top_builddir", ""), "src/tools/kvcl_serve")
+BLOCK = 4096
+
+
+class Server:
+    """A kvcl_serve alone, with the address of its clients in a file."""
+
+    def __init__(self, tmp, *options, env=None):
+        self.file = str(tmp / "store")
+        full = dict(os.environ, HOME=str(tmp), **(env or {}))
+        for name in ("KVCL_RENDEZVOUS", "KVCL_SIZE", "KVCL_RANK"):
+            full.pop(name, None)
+        self.process = subprocess.Popen(
+            [SERVE, "--block", str(BLOCK), "--pool", "1M", "--clients", self.file, *options], env=full,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        line = self.process.stdout.readline()
+        assert "blocks of" in line, line + self.process.stdout.read()
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        self.process.wait(LIMIT)
+        self.process.stdout.close()
+
+
+def secret(tmp, name, text):
+    """A secret's file."""
+    (tmp / name).write_text(text)
+    (tmp / name).chmod(0o600)
+    return str(tmp / name)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    if not os.access(SERVE, os.X_OK):
+        pytest.skip(f"no {SERVE}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("KVCL_SECRET_FILE", secret(tmp_path, "secret", "a secret of 24 letters.."))
+    return tmp_path
+
+
+@pytest.fixture
+def server(home):
+    one = Server(home)
+    yield one
+    if one.process.poll() is None:
+        one.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def connected(server):
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context, block_bytes=BLOCK, text="one")
+        client.connect(server.file)
+        yield context, client
+
+
+def keys(n, salt="k"):
+    return [kvcl.key_from_string(f"{salt} {i}") for i in range(n)]
+
+
+def fill(cache, ids, salt):
+    for i in ids:
+        cache.write(i, bytes([(i * 7 + salt) % 251]) * BLOCK)
+
+
+def test_blocks_travel_to_the_store_and_back(connected):
+    context, client = connected
+    layout = kvcl.Layout(layers=2, kv=1, blocks=64, head_dim=BLOCK // 2, elem_bytes=1, base="layer")
+    cache = context.cache("own", layout)
+    fill(cache, range(16), 3)
+    names = keys(20)
+    assert client.wait(client.match(names)) == 0
+    assert client.wait(client.put(names[:16], cache, range(16))) == [kvcl.Status.OK] * 16
+    assert client.wait(client.match(names)) == 16
+    assert client.wait(client.exists(names)) == [True] * 16 + [False] * 4
+    status = client.wait(client.get(names, cache, range(20, 40)))
+    assert status == [kvcl.Status.OK] * 16 + [kvcl.Status.ERR_NOT_FOUND] * 4
+    for i in range(16):
+        assert cache.read(20 + i) == cache.read(i)
+    client.wait(client.remove(names[:1]))
+    assert client.wait(client.match(names)) == 0
+
+
+def test_a_save_sends_only_what_is_missing(connected):
+    context, client = connected
+    cache = context.cache("own", kvcl.Layout.bytes(8, BLOCK))
+    fill(cache, range(8), 1)
+    names = keys(8)
+    client.wait(client.put(names[:3], cache, range(3)))
+    before = context.stats()["bytes_out"]
+    assert client.wait(client.save(names, cache, range(8))) == [kvcl.Status.OK] * 8
+    assert 5 * BLOCK <= context.stats()["bytes_out"] - before < 6 * BLOCK
+    assert client.wait(client.match(names)) == 8
+
+
+def test_more_blocks_than_the_buffer_and_many_calls_at_once(home):
+    server = Server(home, "--client-buffer", str(4 * BLOCK), "--pool", "4M")
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context, block_bytes=BLOCK)
+        client.connect(server.file)
+        cache = context.cache("own", kvcl.Layout.bytes(200, BLOCK))
+        fill(cache, range(100), 9)
+        names = keys(100)
+        calls = [client.put(names[i:i + 10], cache, range(i, i + 10)) for i in range(0, 100, 10)]
+        for call in calls:
+            assert client.wait(call) == [kvcl.Status.OK] * 10
+        calls = [client.get(names[i:i + 20], cache, range(100 + i, 120 + i)) for i in range(0, 100, 20)]
+        for call in calls:
+            assert client.wait(call) == [kvcl.Status.OK] * 20
+        assert all(cache.read(100 + i) == cache.read(i) for i in range(100))
+    server.end()
+
+
+def test_clients_come_and_go_and_see_each_others_blocks_and_texts(server):
+    names = keys(4)
+    for turn in range(3):
+        with kvcl.Context(boot="self") as context:
+            client = kvcl.StoreClient(context, block_bytes=BLOCK, text=f"turn {turn}")
+            client.connect(server.file)
+            assert client.others == [f"turn {i}" for i in range(turn)]
+            cache = context.cache("own", kvcl.Layout.bytes(8, BLOCK))
+            if turn == 0:
+                fill(cache, range(4), 5)
+                client.wait(client.put(names, cache, range(4)))
+            else:
+                assert client.wait(client.get(names, cache, range(4, 8))) == [kvcl.Status.OK] * 4
+                assert cache.read(5) == bytes([(1 * 7 + 5) % 251]) * BLOCK
+
+
+def test_a_client_that_is_killed_leaves_the_others_alone(server, connected):
+    context, client = connected
+    body = ("import kvcl, os, sys; c = kvcl.Context(boot='self');"
+            f"s = kvcl.StoreClient(c, block_bytes={BLOCK}); s.connect(sys.argv[1]);"
+            f"k = c.cache('own', kvcl.Layout.bytes(8, {BLOCK}));"
+            "n = [kvcl.key_from_string(f'k {i}') for i in range(8)];"
+            "s.wait(s.put(n, k, range(8))); s.put(n, k, range(8)); print('in', flush=True);"
+            "os.kill(os.getpid(), 9)")
+    done = subprocess.run([sys.executable, "-c", body, server.file], stdout=subprocess.PIPE, timeout=LIMIT, text=True)
+    assert done.stdout == "in\n"
+    assert client.wait(client.match(keys(8))) == 8
+
+
+def test_a_killed_server_ends_the_calls_and_another_is_taken_up(home):
+    server = Server(home)
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context, block_bytes=BLOCK, timeout=20)
+        client.connect(server.file)
+        cache = context.cache("own", kvcl.Layout.bytes(8, BLOCK))
+        names = keys(8)
+        client.wait(client.put(names, cache, range(8)))
+        server.end(signal.SIGKILL)
+        with pytest.raises(kvcl.KvclError):
+            client.wait(client.get(names, cache, range(8)))
+        assert not client.connected
+        with pytest.raises(kvcl.KvclError):
+            client.wait(client.match(names))
+        with pytest.raises((kvcl.KvclError, OSError)):
+            client.connect(server.file, 1.0)
+        again = Server(home)
+        client.connect(again.file)
+        assert client.wait(client.match(names)) == 0
+        assert client.wait(client.put(names, cache, range(8))) == [kvcl.Status.OK] * 8
+        again.end()
+
+
+def test_the_file_goes_with_the_server(home):
+    server = Server(home)
+    assert os.path.exists(server.file)
+    server.end()
+    assert not os.path.exists(server.file)
+    with kvcl.Context(boot="self") as context, pytest.raises(FileNotFoundError):
+        kvcl.StoreClient(context).connect(server.file)
+
+
+def test_another_secret_is_refused(home):
+    server = Server(home)
+    with kvcl.Context(boot="self", secret_file=secret(home, "b", "another of 24 letters...")) as context:
+        with pytest.raises(kvcl.AuthFailed):
+            kvcl.StoreClient(context).connect(server.file, 3.0)
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context)
+        client.connect(server.file)
+        assert client.wait(client.match(keys(2))) == 0
+    server.end()
+
+
+def test_clients_need_a_secret(home):
+    env = {name: value for name, value in os.environ.items() if name != "KVCL_SECRET_FILE"}
+    done = subprocess.run([SERVE, "--block", "4096", "--clients", str(home / "store")], env=env, text=True,
+                          stderr=subprocess.PIPE, timeout=LIMIT)
+    assert done.returncode == 2 and "set KVCL_SECRET_FILE" in done.stderr
+
+
+def test_blocks_of_another_size_are_refused(home):
+    server = Server(home)
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context, block_bytes=2 * BLOCK)
+        client.connect(server.file)
+        cache = context.cache("own", kvcl.Layout.bytes(4, 2 * BLOCK))
+        status = client.wait(client.put(keys(4), cache, range(4)))
+        assert status == [kvcl.Status.ERR_BAD_LAYOUT] * 4
+        assert client.connected
+        with pytest.raises(ValueError):
+            client.wait(client.put(keys(4), cache, range(3)))
+    server.end()
+
+
+def test_bytes_that_are_no_request_end_that_client_only(server, connected):
+    _, client = connected
+    with kvcl.Context(boot="self") as context:
+        bad = kvcl.StoreClient(context)
+        bad.connect(server.file)
+        bad._comm.send_bytes(0, 1, b"x" * 100).wait(LIMIT)
+        with pytest.raises(kvcl.KvclError):
+            bad._timeout = 2.0
+            bad.wait(bad.match(keys(2)))
+    assert client.wait(client.match(keys(2))) == 0
+    assert server.process.poll() is None

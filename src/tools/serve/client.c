@@ -1,0 +1,340 @@
+/*
+ * A client of kvcl_serve (client.h). The thread of a client is the only one that uses its buffers; the lock is for the
+ * request that it waits for, which serve_client_stop() cancels.
+ */
+#include "config.h"
+#include "tools/serve/client.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NS_PER_SEC   UINT64_C(1000000000)
+#define IDLE_NS      (3600 * NS_PER_SEC) /* a client may be silent for longer: the next recv follows */
+#define REPLY_NS     (30 * NS_PER_SEC)
+#define WORK_NS_MAX  (120 * NS_PER_SEC)
+
+enum { BLOCKS_MAX = 4096 };
+
+struct serve_texts {
+    pthread_mutex_t lock;
+    char            text[SERVE_TEXTS][SERVE_TEXT_MAX + 1];
+    uint32_t        n;
+    uint32_t        next; /* the oldest, once all are in use */
+};
+
+struct serve_client {
+    kvcl_context_h  ctx;
+    kvcl_store_h    store;
+    kvcl_comm_h     inter;
+    uint64_t        number;
+    uint64_t        buffer_bytes;
+    serve_texts_t   *texts;
+    kvcl_cache_h    cache; /* the buffer; NULL before HELLO */
+    uint32_t        blocks;
+    pthread_t       thread;
+    pthread_mutex_t lock;
+    kvcl_req_h      waiting;
+    bool            stopping;
+    atomic_bool     ended;
+    uint8_t         in[SERVE_REQUEST_MAX];
+    kvcl_key_t      keys[SERVE_KEYS_MAX];
+    uint32_t        ids[SERVE_KEYS_MAX];
+    kvcl_status_t   status[SERVE_KEYS_MAX];
+    struct {
+        serve_reply_t head;
+        uint8_t       rest[SERVE_BODY_MAX + SERVE_TEXT_MAX];
+    } out;
+};
+
+/* ---- texts ---- */
+
+serve_texts_t *serve_texts_new(void)
+{
+    serve_texts_t *texts = calloc(1, sizeof(*texts));
+
+    if (texts != NULL) {
+        pthread_mutex_init(&texts->lock, NULL);
+    }
+    return texts;
+}
+
+void serve_texts_free(serve_texts_t *texts)
+{
+    if (texts != NULL) {
+        pthread_mutex_destroy(&texts->lock);
+        free(texts);
+    }
+}
+
+/* Writes the texts before this one into out, and keeps it. @return how many; *len_p: their bytes. */
+static uint32_t exchange(serve_texts_t *texts, const char *text, uint8_t *out, size_t *len_p)
+{
+    bool     known = (text[0] == '\0');
+    uint32_t i, n;
+    size_t   len = 0, one;
+
+    pthread_mutex_lock(&texts->lock);
+    n = texts->n;
+    for (i = 0; i < n; ++i) {
+        one = strlen(texts->text[i]) + 1;
+        memcpy(out + len, texts->text[i], one);
+        len  += one;
+        known = known || (strcmp(texts->text[i], text) == 0);
+    }
+    if (!known) {
+        snprintf(texts->text[texts->next], sizeof(texts->text[0]), "%s", text);
+        texts->next = (texts->next + 1) % SERVE_TEXTS;
+        texts->n   += (texts->n < SERVE_TEXTS) ? 1 : 0;
+    }
+    pthread_mutex_unlock(&texts->lock);
+    *len_p = len;
+    return n;
+}
+
+/* ---- the kinds of requests; each fills client->out ---- */
+
+static kvcl_status_t hello(serve_client_t *c, const serve_request_t *request, const char *text)
+{
+    kvcl_cache_params_t params  = KVCL_CACHE_PARAMS_INIT;
+    serve_welcome_t     welcome = {.blocks = 0};
+    uint64_t            blocks;
+    kvcl_layout_t       layout;
+    kvcl_status_t       status;
+    size_t              len = 0;
+
+    if ((c->cache != NULL) || (request->block_bytes > UINT32_MAX - 1)) {
+        return KVCL_ERR_INVALID_PARAM;
+    }
+    if (request->block_bytes != 0) {
+        blocks    = c->buffer_bytes / request->block_bytes;
+        blocks    = (blocks < 1) ? 1 : blocks;
+        c->blocks = (uint32_t)((blocks > BLOCKS_MAX) ? BLOCKS_MAX : blocks);
+        layout    = kvcl_layout_opaque(c->blocks, (uint32_t)request->block_bytes);
+        snprintf(welcome.cache, sizeof(welcome.cache), "client.%llu", (unsigned long long)c->number);
+        params.flags = KVCL_CACHE_WRITABLE;
+        status       = kvcl_cache_create(c->ctx, welcome.cache, &layout, &params, &c->cache);
+        if (status != KVCL_OK) {
+            return status;
+        }
+    }
+    welcome.blocks = (c->cache != NULL) ? c->blocks : 0;
+    welcome.texts  = exchange(c->texts, text, c->out.rest + sizeof(welcome), &len);
+    memcpy(c->out.rest, &welcome, sizeof(welcome));
+    c->out.head.body_len = (uint32_t)(sizeof(welcome) + len);
+    return KVCL_OK;
+}
+
+/* Posted operations of the store: the statuses of the keys go into the reply. */
+static kvcl_status_t move(serve_client_t *c, const serve_request_t *request, const kvcl_xfer_params_t *params)
+{
+    kvcl_xfer_params_t own = *params;
+    kvcl_req_h         req = NULL;
+    kvcl_status_t      status;
+    uint32_t           i;
+
+    for (i = 0; i < request->n; ++i) {
+        c->status[i] = KVCL_INPROGRESS;
+    }
+    own.status = c->status;
+    status     = (request->kind == SERVE_GET)
+                     ? kvcl_store_get(c->store, c->keys, request->n, c->cache, c->ids, NULL, &own, &req)
+                     : kvcl_store_put(c->store, c->keys, request->n, c->cache, c->ids, &own, &req);
+    if (status == KVCL_OK) {
+        status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* the operation has a deadline */
+    }
+    for (i = 0; i < request->n; ++i) { /* refused at once: no entry was written */
+        c->status[i] = (c->status[i] == KVCL_INPROGRESS) ? status : c->status[i];
+    }
+    memcpy(c->out.rest, c->status, request->n * sizeof(c->status[0]));
+    c->out.head.body_len = (uint32_t)(request->n * sizeof(c->status[0]));
+    return status;
+}
+
+static kvcl_status_t remove_keys(serve_client_t *c, const serve_request_t *request, const kvcl_xfer_params_t *params)
+{
+    kvcl_req_h    req    = NULL;
+    kvcl_status_t status = kvcl_store_remove(c->store, c->keys, request->n, params, &req);
+
+    return (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
+}
+
+static kvcl_status_t answer(serve_client_t *c, const serve_request_t *request, const char *text)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    size_t             hit    = 0;
+    kvcl_status_t      status;
+
+    params.timeout_ns = (request->timeout_ns > WORK_NS_MAX) ? WORK_NS_MAX : request->timeout_ns;
+    switch (request->kind) {
+    case SERVE_HELLO:
+        return hello(c, request, text);
+    case SERVE_MATCH:
+        status            = kvcl_store_match(c->store, c->keys, request->n, &hit, &params);
+        c->out.head.value = hit;
+        return status;
+    case SERVE_EXISTS:
+        c->out.head.body_len = request->n;
+        return kvcl_store_exists(c->store, c->keys, request->n, c->out.rest, &params);
+    case SERVE_GET:
+    case SERVE_PUT:
+        return move(c, request, &params);
+    default:
+        return remove_keys(c, request, &params);
+    }
+}
+
+/* ---- receiving and replying ---- */
+
+/* Whether a message of len bytes is a request; it is copied apart. text has room for SERVE_TEXT_MAX + 1. */
+static bool check(serve_client_t *c, size_t len, serve_request_t *request, char *text)
+{
+    const uint8_t *at = c->in + sizeof(*request);
+    size_t        ids;
+    uint32_t      i;
+
+    if (len < sizeof(*request)) {
+        return false;
+    }
+    memcpy(request, c->in, sizeof(*request));
+    len -= sizeof(*request);
+    if ((request->version != SERVE_VERSION) || (request->kind < SERVE_HELLO) || (request->kind > SERVE_REMOVE) ||
+        (request->n > SERVE_KEYS_MAX) || (request->text_len > SERVE_TEXT_MAX)) {
+        return false;
+    }
+    if (request->kind == SERVE_HELLO) {
+        if ((request->n != 0) || (len != request->text_len) || (memchr(at, '\0', len) != NULL)) {
+            return false;
+        }
+        memcpy(text, at, len);
+        text[len] = '\0';
+        return true;
+    }
+    ids = ((request->kind == SERVE_GET) || (request->kind == SERVE_PUT)) ? request->n : 0;
+    if ((request->text_len != 0) || (len != request->n * sizeof(c->keys[0]) + ids * sizeof(c->ids[0])) ||
+        ((ids != 0) && (c->cache == NULL))) {
+        return false;
+    }
+    memcpy(c->keys, at, request->n * sizeof(c->keys[0]));
+    memcpy(c->ids, at + request->n * sizeof(c->keys[0]), ids * sizeof(c->ids[0]));
+    for (i = 0; i < ids; ++i) {
+        if (c->ids[i] >= c->blocks) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The next message. */
+static kvcl_status_t next(serve_client_t *c, size_t *len_p)
+{
+    kvcl_recv_info_t   info   = KVCL_RECV_INFO_INIT;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_status_t      status = KVCL_ERR_CANCELED;
+    kvcl_req_h         req    = NULL;
+
+    params.timeout_ns = IDLE_NS;
+    params.info       = &info;
+    pthread_mutex_lock(&c->lock);
+    if (!c->stopping) {
+        status     = kvcl_recv_bytes(c->inter, 0, SERVE_TAG_REQUEST, c->in, sizeof(c->in), &params, &req);
+        c->waiting = (status == KVCL_OK) ? req : NULL;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (status == KVCL_OK) {
+        status = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
+    }
+    *len_p = info.bytes;
+    return status;
+}
+
+static kvcl_status_t reply(serve_client_t *c, const serve_request_t *request, kvcl_status_t status)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    serve_reply_t      *head  = &c->out.head;
+    const char         *why   = (status == KVCL_OK) ? "" : kvcl_last_error();
+    kvcl_req_h         req    = NULL;
+
+    params.timeout_ns = REPLY_NS;
+    head->version     = SERVE_VERSION;
+    head->status      = status;
+    head->id          = request->id;
+    head->text_len    = (uint32_t)strnlen(why, SERVE_TEXT_MAX);
+    memcpy(c->out.rest + head->body_len, why, head->text_len);
+    status = kvcl_send_bytes(c->inter, 0, SERVE_TAG_REPLY, &c->out, sizeof(*head) + head->body_len + head->text_len,
+                             &params, &req);
+    return (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
+}
+
+static void *serve(void *arg)
+{
+    serve_client_t  *c = arg;
+    serve_request_t request;
+    char            text[SERVE_TEXT_MAX + 1] = "";
+    kvcl_status_t   status;
+    size_t          len;
+
+    do {
+        status = next(c, &len);
+        if (status == KVCL_OK) {
+            if (!check(c, len, &request, text)) {
+                fprintf(stderr, "kvcl_serve: client %llu sent %zu bytes that are no request of version %d: its session "
+                        "ends\n", (unsigned long long)c->number, len, SERVE_VERSION);
+                break;
+            }
+            memset(&c->out.head, 0, sizeof(c->out.head));
+            status = reply(c, &request, answer(c, &request, text));
+        }
+    } while ((status == KVCL_OK) || (status == KVCL_ERR_TIMED_OUT));
+    kvcl_cache_destroy(c->cache);
+    kvcl_comm_free(c->inter);
+    c->ended = true;
+    return NULL;
+}
+
+serve_client_t *serve_client_new(kvcl_context_h ctx, kvcl_store_h store, kvcl_comm_h inter, uint64_t number,
+                                 uint64_t buffer_bytes, serve_texts_t *texts)
+{
+    serve_client_t *c = calloc(1, sizeof(*c));
+
+    if (c == NULL) {
+        kvcl_comm_free(inter);
+        return NULL;
+    }
+    c->ctx          = ctx;
+    c->store        = store;
+    c->inter        = inter;
+    c->number       = number;
+    c->buffer_bytes = buffer_bytes;
+    c->texts        = texts;
+    pthread_mutex_init(&c->lock, NULL);
+    if (pthread_create(&c->thread, NULL, serve, c) != 0) {
+        kvcl_comm_free(inter);
+        pthread_mutex_destroy(&c->lock);
+        free(c);
+        return NULL;
+    }
+    return c;
+}
+
+bool serve_client_ended(serve_client_t *client)
+{
+    return client->ended;
+}
+
+void serve_client_stop(serve_client_t *client)
+{
+    pthread_mutex_lock(&client->lock);
+    client->stopping = true;
+    kvcl_req_cancel(client->waiting); /* one that was collected meanwhile is a dead handle: nothing happens */
+    pthread_mutex_unlock(&client->lock);
+}
+
+void serve_client_free(serve_client_t *client)
+{
+    pthread_join(client->thread, NULL);
+    pthread_mutex_destroy(&client->lock);
+    free(client);
+}
