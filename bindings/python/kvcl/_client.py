@@ -99,8 +99,8 @@ class StoreClient:
         return self._comm is not None
 
     def connect(self, file: str, timeout: float = 5.0) -> None:
-        """Connect to the kvcl_serve whose address is in the file. Blocks, at most twice the timeout. Raises KvclError
-        or OSError."""
+        """Connect to the kvcl_serve whose address is in the file, in timeout seconds. Blocks: it then waits for the
+        first reply, as long as for any other. Raises KvclError or OSError."""
         with open(file, encoding="ascii") as lines:
             address = lines.readline().strip()
         comm = self._context.world.connect(address, timeout)
@@ -108,7 +108,10 @@ class StoreClient:
         try:
             hello = Call(self._hello())
             while not hello._advance():
-                hello._waiting.wait(timeout)
+                try:
+                    hello._waiting.wait()  # at most self._timeout
+                except KvclError:
+                    pass  # _advance() sees it
             hello.result
         except KvclError:
             self._comm = None

@@ -37,6 +37,7 @@ esac
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/kvcl"
+ln -s "$here/kvcl/vllm" "$tmp/kvcl/vllm"
 for f in "$here"/kvcl/*.py; do
   ln -s "$f" "$tmp/kvcl/"
 done

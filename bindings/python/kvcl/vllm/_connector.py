@@ -1,0 +1,302 @@
+"""The connector's class: vLLM's calls, each handed to the part that answers it. An exception in one never reaches the
+engine: it is the error of a load, or reuse is lost.
+"""
+
+import functools
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+import torch
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (KVConnectorBase_V1, KVConnectorMetadata,
+                                                               KVConnectorRole, KVConnectorWorkerMetadata,
+                                                               SupportsHMA)
+from vllm.logger import init_logger
+
+import kvcl
+
+from . import _fields, _identity, _options, _pages
+from ._link import Link
+from ._lookups import Lookups
+from ._plan import Load, Plan, Work
+from ._stats import Prom, Stats
+from ._transfers import Transfers
+
+logger = init_logger("vllm.kvcl")  # below vLLM's own, so that its settings of logging hold
+
+
+class Metadata(KVConnectorMetadata):
+    """What the scheduler's side sends to the workers' with each step."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+
+class Ended(KVConnectorWorkerMetadata):
+    """What a worker's side sends back: how many saves of which requests have ended."""
+
+    def __init__(self, saves: Dict[str, int]) -> None:
+        self.saves = saves
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> "Ended":
+        assert isinstance(other, Ended)
+        names = set(self.saves) | set(other.saves)
+        return Ended({name: self.saves.get(name, 0) + other.saves.get(name, 0) for name in names})
+
+
+def _guarded(default: Callable[[], Any]) -> Callable[[Any], Any]:
+    """A method whose exception is logged once, with its traceback, and becomes default()."""
+
+    def decorate(method: Any) -> Any:
+        @functools.wraps(method)
+        def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except Exception:  # noqa: B902: the engine goes on
+                if method.__name__ not in self._told:
+                    self._told.add(method.__name__)
+                    logger.exception("KVCL: %s failed: the engine goes on without it (said once)", method.__name__)
+                return default()
+        return guarded
+    return decorate
+
+
+class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
+    """See kvcl.vllm."""
+
+    def __init__(self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: Any) -> None:
+        super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
+        transfer = self._kv_transfer_config
+        self._options = _options.read(transfer.kv_connector_extra_config)
+        transfer.kv_load_failure_policy = self._options["load_errors"]  # vLLM reads it after this call
+        self._told: Set[str] = set()
+        self._link: Optional[Link] = None
+        self._work = Work()
+        self._asked: Dict[str, int] = {}  # tokens in this engine's own cache, of requests that were looked up
+        self._lost: List[Load] = []       # loads that a worker without a form of memory to share was given
+        self._lost_blocks: Set[int] = set()
+        self._unsaved: Dict[str, int] = {}
+        tp_rank = 0
+        if role == KVConnectorRole.WORKER:
+            from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
+            tp_rank = get_tensor_model_parallel_rank()
+        self._engine = _identity.engine(vllm_config, kv_cache_config, self._options, tp_rank)
+        self._loads, self._saves = transfer.is_kv_consumer, transfer.is_kv_producer
+        secret = _fields.tenant_secret(self._options["tenant_secret_file"])
+        self._text = _fields.text(self._engine.fields, self._options["tenant"])
+        self._base = _fields.root(self._engine.fields, self._options["tenant"], secret)
+        self._transfers: Optional[Transfers] = None
+        if self._engine.why:
+            logger.warning("KVCL: this engine does not share its KV cache: %s", self._engine.why)
+        elif role == KVConnectorRole.SCHEDULER:
+            self._link = Link(self._options, logger, self._text)
+            self._link.start()
+        self._plan = Plan(self._engine.block_size, self._options["save"] if self._saves else "none",
+                          self._engine.tp)
+        keys = functools.partial(_fields.keys, self._base, slices=range(self._engine.parts))
+        self._lookups = Lookups(self._link, self._plan, keys, self._engine.parts, self._options)
+
+    @property
+    def requires_kv_delivery(self) -> bool:
+        return False  # what is not saved is computed again
+
+    def shutdown(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            if self._transfers is not None:
+                self._transfers.close()
+            link.close()
+
+    # ---- the scheduler's side ----
+
+    @_guarded(lambda: None)
+    def on_new_request(self, request: Any) -> None:
+        if self._link is not None:
+            self._plan.add(request.request_id, request.num_prompt_tokens, request.block_hashes,
+                           request.kv_transfer_params)
+
+    @_guarded(lambda: (0, False))
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Tuple[Optional[int], bool]:
+        if not self._loads or self._link is None or request.request_id not in self._plan:
+            return 0, False
+        tokens = self._lookups.ask(request.request_id, request.num_tokens, num_computed_tokens)
+        if tokens is None:
+            return None, False
+        self._asked[request.request_id] = num_computed_tokens
+        if tokens < max(1, self._options["min_tokens"]):
+            return 0, False
+        return tokens, not self._waits(request)
+
+    def _waits(self, request: Any) -> bool:
+        """Whether the step that needs its load waits for it."""
+        return self._options["load"] == "sync" and not self._plan.expects(request.request_id)
+
+    @_guarded(lambda: None)
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        if request.request_id not in self._plan:
+            return
+        self._lookups.forget(request.request_id)
+        if num_external_tokens > 0:
+            self._plan.load(request.request_id, self._asked[request.request_id], num_external_tokens,
+                            blocks.get_block_ids()[0], self._waits(request))
+        self._asked.pop(request.request_id, None)
+
+    @_guarded(lambda: Metadata(Work()))
+    def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
+        if self._link is None:
+            return Metadata(Work())
+        return Metadata(self._plan.step(self._steps(scheduler_output), self._blocks_of(scheduler_output),
+                                        scheduler_output.preempted_req_ids or ()))
+
+    @_guarded(list)  # the loads of the step go out all the same
+    def _steps(self, scheduler_output: Any) -> List[Tuple[str, int]]:
+        """The requests of a step, and how many of their tokens are computed after it."""
+        counts = scheduler_output.num_scheduled_tokens
+        computed = {new.req_id: new.num_computed_tokens for new in scheduler_output.scheduled_new_reqs}
+        cached = scheduler_output.scheduled_cached_reqs
+        computed.update(zip(cached.req_ids, cached.num_computed_tokens))
+        return [(one, before + counts.get(one, 0)) for one, before in computed.items()]
+
+    @staticmethod
+    def _blocks_of(scheduler_output: Any) -> Callable[[str], List[int]]:
+        """The block table of a request; empty if it has none now."""
+        state = getattr(scheduler_output, "kv_connector_block_state", None)
+
+        def blocks_of(request: str) -> List[int]:
+            ids = state.get_block_ids(request) if state is not None else None
+            return list(ids[0]) if ids else []
+        return blocks_of
+
+    @_guarded(lambda: None)
+    def update_connector_output(self, connector_output: Any) -> None:
+        ended = connector_output.kv_connector_worker_meta
+        if isinstance(ended, Ended):
+            self._plan.save_ended(ended.saves)
+        if connector_output.invalid_block_ids:
+            self._plan.load_failed(connector_output.invalid_block_ids)
+
+    @_guarded(lambda: (False, None))
+    def request_finished_all_groups(self, request: Any, block_ids: Tuple[List[int], ...]
+                                    ) -> Tuple[bool, Optional[Dict[str, Any]]]:
+        self._lookups.forget(request.request_id)
+        self._asked.pop(request.request_id, None)
+        return self._plan.finished(request.request_id)
+
+    def request_finished(self, request: Any, block_ids: List[int]) -> Tuple[bool, Optional[Dict[str, Any]]]:
+        return self.request_finished_all_groups(request, (block_ids,))
+
+    # ---- the workers' side ----
+
+    @_guarded(lambda: None)
+    def register_kv_caches(self, kv_caches: Dict[str, torch.Tensor]) -> None:
+        engine = self._engine
+        if engine.why:
+            return
+        tensors = [kv_caches[name] for name in engine.layers]
+        shapes = [(tuple(one.shape), tuple(one.stride()), one.element_size()) for one in tensors]
+        try:
+            pages = _pages.pages(shapes, self._kv_cache_config.num_blocks)
+            if pages.whole and engine.by_heads:
+                raise ValueError("the heads of its blocks do not follow each other")
+        except ValueError as error:
+            logger.warning("KVCL: this engine does not share its KV cache: %s", error)
+            return
+        slices, saves = _pages.share(engine.heads, engine.tp, engine.tp_rank, pages.parts, not engine.by_heads)
+        bases = [_bytes_of(one, pages.layout.base_bytes) for one in tensors]
+
+        def prepare(context: kvcl.Context) -> None:
+            assert self._transfers is not None
+            self._transfers.cache = context.cache("vllm", pages.layout, bases)
+
+        self._device = tensors[0].device
+        link = Link(self._options, logger, self._text, pages.layout.block_bytes, prepare)
+        self._transfers = Transfers(link, self._base, slices, saves, logger)
+        self._link = link
+        link.start()
+        logger.info("KVCL: %d blocks of %d bytes for each block of %d tokens", len(slices), pages.layout.block_bytes,
+                    engine.block_size)
+
+    def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        self._work = connector_metadata.work if isinstance(connector_metadata, Metadata) else Work()
+
+    @_guarded(lambda: None)
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        if self._transfers is not None and isinstance(kv_connector_metadata, Metadata):
+            preempted = set(kv_connector_metadata.work.preempted)
+            if preempted:
+                self._transfers.wait_saves(preempted)  # their blocks are about to be given to others
+
+    @_guarded(lambda: None)
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        loads, self._work.loads = self._work.loads, []
+        if self._transfers is None:
+            self._lost.extend(loads)
+            return
+        for load in loads:
+            self._transfers.load(load)
+        if any(load.waited for load in loads):
+            self._transfers.wait_loads()
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        return
+
+    def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any, **kwargs: Any) -> None:
+        return
+
+    @_guarded(lambda: None)
+    def wait_for_save(self) -> None:
+        saves, self._work.saves = self._work.saves, []
+        if self._transfers is None:
+            for save in saves:
+                self._unsaved[save.request] = self._unsaved.get(save.request, 0) + 1
+        else:
+            stream = torch.cuda.current_stream() if saves and self._device.type == "cuda" else None
+            for save in saves:
+                self._transfers.save(save, stream)
+
+    @_guarded(lambda: (None, None))
+    def get_finished(self, finished_req_ids: Set[str]) -> Tuple[Optional[Set[str]], Optional[Set[str]]]:
+        kept, self._work.kept = self._work.kept, []
+        if self._transfers is None:
+            lost, self._lost = self._lost, []
+            self._lost_blocks |= {block for load in lost for block in load.blocks}
+            return set(kept) or None, {load.request for load in lost} or None
+        self._transfers.keep(kept)
+        sent, received = self._transfers.finished()
+        return sent or None, received or None
+
+    @_guarded(lambda: None)
+    def build_connector_worker_meta(self) -> Optional[KVConnectorWorkerMetadata]:
+        if self._transfers is not None:
+            done = self._transfers.take_done()
+        else:
+            done, self._unsaved = self._unsaved, {}
+        return Ended(done) if done else None
+
+    @_guarded(set)
+    def get_block_ids_with_load_errors(self) -> Set[int]:
+        if self._transfers is None:
+            lost, self._lost_blocks = self._lost_blocks, set()
+            return lost
+        return self._transfers.failed()
+
+    # ---- numbers ----
+
+    @_guarded(lambda: None)
+    def get_kv_connector_stats(self) -> Optional[Stats]:
+        return Stats.of(self._transfers.take_counts()) if self._transfers is not None else None
+
+    @classmethod
+    def build_kv_connector_stats(cls, data: Optional[Dict[str, Any]] = None) -> Stats:
+        return Stats(data=data or {})
+
+    @classmethod
+    def build_prom_metrics(cls, vllm_config: Any, metric_types: Any, labelnames: List[str],
+                           per_engine_labelvalues: Dict[int, List[object]]) -> Prom:
+        return Prom(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+
+
+def _bytes_of(tensor: torch.Tensor, n: int) -> torch.Tensor:
+    """n bytes of its memory from its first element on."""
+    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    flat.set_(tensor.untyped_storage(), tensor.storage_offset() * tensor.element_size(), (n,), (1,))
+    return flat

@@ -1,0 +1,92 @@
+"""What an engine says of itself (_fields), from vLLM's configuration; and whether this version can share its blocks."""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, List
+
+import torch
+import vllm
+
+from . import _fields
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """The engine's shape. why: the reason why it cannot share blocks; "" if it can."""
+
+    why: str
+    fields: _fields.Fields
+    block_size: int
+    heads: int      # KV heads of the model; 1 for MLA
+    tp: int
+    tp_rank: int
+    by_heads: bool  # a block of the store is one head (_pages.py)
+    layers: List[str]
+
+    @property
+    def parts(self) -> int:
+        """How many blocks of the store a block of vLLM's has, over all ranks."""
+        return self.heads if self.by_heads else self.tp
+
+
+def _config_hash(model: Any) -> str:
+    """Of the model's own configuration: engines with different architectures under one name share nothing."""
+    try:
+        text = json.dumps(model.hf_text_config.to_dict(), sort_keys=True, default=str)
+    except Exception:  # noqa: B902: a configuration of a form of its own
+        text = str(getattr(model, "hf_text_config", ""))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _unfit(config: Any, groups: Any) -> str:
+    parallel = config.parallel_config
+    if len(groups) != 1:
+        return f"the model has {len(groups)} groups of KV caches: this version shares those with one"
+    spec = groups[0].kv_cache_spec
+    kind = type(spec).__name__
+    if kind not in ("FullAttentionSpec", "MLAAttentionSpec"):
+        return f"the model's KV cache is a {kind}: this version shares those of full attention and MLA"
+    for name in ("pipeline", "decode_context", "prefill_context"):
+        size = getattr(parallel, f"{name}_parallel_size", 1)
+        if size != 1:
+            return f"{name}_parallel_size is {size}: this version shares with 1"
+    if not config.cache_config.enable_prefix_caching:
+        return "prefix caching is off: blocks have no hashes without it"
+    return ""
+
+
+def engine(config: Any, kv_config: Any, options: Any, tp_rank: int) -> Engine:
+    """Of vLLM's VllmConfig and KVCacheConfig."""
+    model, cache, parallel = config.model_config, config.cache_config, config.parallel_config
+    groups = kv_config.kv_cache_groups
+    why = _unfit(config, groups)
+    spec = groups[0].kv_cache_spec
+    hash_size = getattr(kv_config, "hash_block_size", None)
+    if not why and hash_size not in (None, spec.block_size):
+        why = f"hashes are of {hash_size} tokens and blocks of {spec.block_size}"
+    mla = bool(model.use_mla)
+    heads = 1 if mla else model.get_total_num_kv_heads()
+    tp = parallel.tensor_parallel_size
+    layout = str(getattr(kv_config, "kv_cache_layout", None) or "")
+    by_heads = mla or layout.rsplit(".", 1)[-1] == "LBHNC"
+    device = config.device_config.device_type
+    fields = {
+        "model": options["model"] or model.model,
+        "revision": str(model.revision or ""),
+        "config": _config_hash(model),
+        "quantization": str(model.quantization or ""),
+        "dtype": str(getattr(spec, "dtype", model.dtype)),
+        "cache dtype": str(cache.cache_dtype),
+        "block size": spec.block_size,
+        "layers": len(groups[0].layer_names),
+        "KV heads": heads,
+        "page bytes of a head": spec.page_size_bytes // max(1, getattr(spec, "num_kv_heads", 1)),
+        "layout": layout,
+        "hash": str(getattr(cache.prefix_caching_hash_algo, "value", cache.prefix_caching_hash_algo)),
+        "vllm": vllm.__version__,
+        "device": device + (f" {torch.backends.cpu.get_cpu_capability()}" if device == "cpu" else ""),
+    }
+    if not by_heads:
+        fields["tensor-parallel size"] = tp
+    return Engine(why, fields, spec.block_size, heads, tp, tp_rank, by_heads, list(groups[0].layer_names))

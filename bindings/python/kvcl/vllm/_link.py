@@ -1,0 +1,121 @@
+"""The connection of one side of the connector to the store's server. A thread makes it and makes it again; the engine's
+threads never wait for it.
+
+Every change is logged once: that there is no store and why, that it was taken up, that it was lost.
+"""
+
+import logging
+import threading
+from typing import Any, Callable, List, Optional
+
+import kvcl
+
+from . import _fields
+
+
+class Link:
+    """client is a connected StoreClient, or None. Only the engine's thread uses it, through progress() at the latest.
+
+    prepare(context) is called once, in the link's thread, before the first connection: it registers memory.
+    """
+
+    def __init__(self, options: Any, log: logging.Logger, text: str, block_bytes: int = 0,
+                 prepare: Optional[Callable[[kvcl.Context], None]] = None) -> None:
+        self._options, self._log, self._text, self._block_bytes = options, log, text, block_bytes
+        self._prepare = prepare
+        self._context: Optional[kvcl.Context] = None
+        self._retired: List[kvcl.StoreClient] = []
+        self._wake = threading.Event()
+        self._closing = False
+        self._told = ""
+        self.client: Optional[kvcl.StoreClient] = None
+        self.connections = 0
+        self._thread = threading.Thread(target=self._run, name="kvcl.vllm", daemon=True)
+
+    def start(self) -> None:
+        """Start connecting."""
+        self._thread.start()
+
+    def ready(self) -> Optional[kvcl.StoreClient]:
+        """The client, if calls may be posted."""
+        client = self.client
+        if client is not None and not client.connected:
+            self._lose(client)
+            return None
+        return client
+
+    def progress(self) -> None:
+        """Move the calls in flight. Never waits."""
+        client = self.client
+        if client is not None:
+            client.progress()
+            if not client.connected:
+                self._lose(client)
+        if self._retired:
+            self._retired = [one for one in self._retired if one.progress()]
+
+    def _lose(self, client: kvcl.StoreClient) -> None:
+        if self.client is client:
+            self._log.warning("KVCL: the connection to the store is lost: serving without reuse of KV cache from it "
+                              "until it is back")
+            self._retired.append(client)
+            self.client = None
+            self._wake.set()
+
+    def close(self) -> None:
+        """End the connection. Blocks, at most a few seconds."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join(2 * self._options["retry"] + 5)
+        client, self.client = self.client, None
+        if client is not None:
+            client.close()
+            self._retired.append(client)
+        while self._retired:
+            self._retired = [one for one in self._retired if one.progress()]
+        if self._context is not None and not self._thread.is_alive():
+            self._context.close()
+            self._context = None
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        while not self._closing:
+            if self.client is None:
+                try:
+                    self._connect()
+                except Exception as error:  # noqa: B902: the engine goes on whatever it is
+                    self._tell(f"{type(error).__name__}: {error}")
+                    self._wake.wait(self._options["retry"])
+                    self._wake.clear()
+                    continue
+            self._wake.wait()
+            self._wake.clear()
+
+    def _tell(self, why: str) -> None:
+        if self._told != why:
+            self._told = why
+            self._log.warning("KVCL: no store yet (%s): serving without reuse of KV cache from it, trying again every "
+                              "%g s", why, self._options["retry"])
+
+    def _connect(self) -> None:
+        if self._context is None:
+            context = kvcl.Context(boot="self", secret_file=self._options["secret_file"] or None,
+                                   path=self._options["path"] or None)
+            try:
+                if self._prepare is not None:
+                    self._prepare(context)
+            except BaseException:
+                context.close()
+                raise
+            self._context = context
+        client = kvcl.StoreClient(self._context, block_bytes=self._block_bytes, text=self._text,
+                                  timeout=self._options["timeout"])
+        client.connect(self._options["store"], min(5.0, self._options["timeout"]))
+        self.connections += 1
+        self._told = ""
+        self._log.info("KVCL: connected to the store of %s", self._options["store"])
+        differs = _fields.explain(self._text, client.others)
+        if differs is not None:
+            self._log.warning("KVCL: no other engine of this store shares blocks with this one: %s", differs)
+        self.client = client

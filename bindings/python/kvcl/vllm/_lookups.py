@@ -1,0 +1,78 @@
+"""Whether the store has a request's blocks: one question a request, asked and answered between the engine's polls."""
+
+import dataclasses
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+import kvcl
+
+from ._plan import Plan
+
+AGAIN = 0.002  # seconds between two questions about a handover that has not arrived
+
+
+@dataclasses.dataclass
+class _Question:
+    first: int
+    names: int
+    asked: float              # the first time
+    deadline: float
+    call: Optional[kvcl.Call] = None
+    again: float = 0.0        # not before
+
+
+class Lookups:
+    """link: to the store. keys(names) gives the keys of blocks, parts for each."""
+
+    def __init__(self, link: Any, plan: Plan, keys: Callable[[List[bytes]], List[bytes]], parts: int,
+                 options: Any) -> None:
+        self._link, self._plan, self._keys, self._parts, self._options = link, plan, keys, parts, options
+        self._open: Dict[str, _Question] = {}
+
+    def forget(self, request: str) -> None:
+        """The request was scheduled, or has ended."""
+        self._open.pop(request, None)
+
+    def ask(self, request: str, tokens: int, computed: int) -> Optional[int]:
+        """The tokens beyond computed that the store has; None: ask again. Never waits."""
+        now = time.monotonic()
+        question = self._open.get(request)
+        if question is None or question.first * self._plan.size != computed:
+            question = self._begin(request, tokens, computed, now)
+        if question.names == 0:
+            return 0
+        client = self._link.ready()
+        if client is None and not self._plan.expects(request):
+            return 0
+        if question.call is not None:
+            self._link.progress()
+            if question.call.done:
+                found = self._found(request, question, now)
+                if found is not None:
+                    return self._plan.tokens(request, computed, question.first, found)
+        if now >= question.deadline:
+            self._plan.give_up(request)
+            return 0
+        if question.call is None and client is not None and now >= question.again:
+            _, names = self._plan.wanted(request, tokens, computed)
+            question.call = client.match(self._keys(names))
+        return None
+
+    def _begin(self, request: str, tokens: int, computed: int, now: float) -> _Question:
+        first, names = self._plan.wanted(request, tokens, computed)
+        limit = self._options["handover_timeout" if self._plan.expects(request) else "match_timeout"]
+        question = self._open[request] = _Question(first, len(names), now, now + limit)
+        return question
+
+    def _found(self, request: str, question: _Question, now: float) -> Optional[int]:
+        """Leading blocks found; None: not all of a handover has arrived, or the question failed."""
+        call, question.call = question.call, None
+        question.again = now + AGAIN
+        assert call is not None
+        if call.error is not None:
+            return None if self._plan.expects(request) else 0
+        found = call.result // self._parts
+        if self._plan.expects(request) and found < question.names:
+            return None
+        question.call = call  # the answer stays
+        return found

@@ -1,0 +1,57 @@
+"""The connector's numbers through vLLM: its log lines and its own Prometheus registry."""
+
+from typing import Any, Dict, Optional
+
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
+
+from ._transfers import COUNTS
+
+_HELP = {
+    "loaded_blocks": "blocks loaded from the store",
+    "loaded_bytes": "bytes loaded from the store",
+    "load_seconds": "seconds from the beginning of loads to their end, summed up",
+    "failed_blocks": "blocks whose load failed",
+    "saved_blocks": "blocks saved, or in the store already",
+    "saved_bytes": "bytes of saved blocks",
+    "save_seconds": "seconds from the beginning of saves to their end, summed up",
+    "unsaved_blocks": "blocks that the store did not take",
+}
+
+
+class Stats(KVConnectorStats):
+    """Sums since the last report."""
+
+    @classmethod
+    def of(cls, counts: Dict[str, float]) -> "Optional[Stats]":
+        """None: nothing happened."""
+        return cls(data=counts) if any(counts.values()) else None
+
+    def reset(self) -> None:
+        self.data = {}
+
+    def aggregate(self, other: KVConnectorStats) -> "Stats":
+        return Stats(data={name: self.data.get(name, 0) + other.data.get(name, 0) for name in COUNTS})
+
+    def reduce(self) -> Dict[str, Any]:
+        return {name: round(value, 3) for name, value in self.data.items()}
+
+    def is_empty(self) -> bool:
+        return not any(self.data.values())
+
+
+class Prom(KVConnectorPromMetrics):
+    """vllm:kvcl_<count>, a counter for each engine."""
+
+    def __init__(self, vllm_config: Any, metric_types: Any, labelnames: Any, per_engine_labelvalues: Any) -> None:
+        super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        self._counters = {}
+        for name in COUNTS:
+            counter = self._counter_cls(name=f"vllm:kvcl_{name}", documentation=f"KVCL: {_HELP[name]}.",
+                                        labelnames=labelnames)
+            self._counters[name] = {engine: counter.labels(*values)
+                                    for engine, values in per_engine_labelvalues.items()}
+
+    def observe(self, transfer_stats_data: Dict[str, Any], engine_idx: int = 0) -> None:
+        for name, value in transfer_stats_data.items():
+            if name in self._counters and value:
+                self._counters[name][engine_idx].inc(value)

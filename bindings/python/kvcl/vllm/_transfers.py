@@ -1,0 +1,196 @@
+"""What a worker's side does: loads and saves in flight, what has failed, and what has been counted. Uses a Link and a
+cache, no type of vLLM. All methods are called by one thread; only those that say so wait.
+"""
+
+import dataclasses
+import logging
+import time
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+
+import kvcl
+
+from . import _fields
+from ._plan import Load, Save
+
+
+@dataclasses.dataclass
+class _Move:
+    request: str
+    blocks: List[int]    # of vLLM, for the parts of each in turn
+    parts: int
+    began: float
+    call: Optional[kvcl.Call] = None  # None: there was no store
+    waited: bool = False              # a load that its step waits for
+    remove: List[bytes] = dataclasses.field(default_factory=list)
+
+
+COUNTS = ("loaded_blocks", "loaded_bytes", "load_seconds", "failed_blocks", "saved_blocks", "saved_bytes",
+          "save_seconds", "unsaved_blocks")
+
+
+class Transfers:
+    """link: to the store. cache: where vLLM's block b, part p, is block b * parts + p. slices: their numbers in keys.
+    saves: whether this rank saves them. base: the root of all keys."""
+
+    def __init__(self, link: Any, base: bytes, slices: List[int], saves: bool, log: logging.Logger) -> None:
+        self._link, self._base, self._slices, self._log = link, base, slices, log
+        self._saves = saves
+        self.cache: Optional[kvcl.Cache] = None
+        self._loading: List[_Move] = []
+        self._saving: List[_Move] = []
+        self._kept: Set[str] = set()     # requests that have ended, whose blocks vLLM keeps for their saves
+        self._done: Dict[str, int] = {}  # saves that have ended
+        self._received: Set[str] = set()
+        self._failed: Set[int] = set()
+        self._full_told = False
+        self.counts: Dict[str, float] = dict.fromkeys(COUNTS, 0)
+
+    def _ids(self, blocks: List[int]) -> List[int]:
+        parts = len(self._slices)
+        return [block * parts + part for block in blocks for part in range(parts)]
+
+    def load(self, work: Load) -> None:
+        """Begin a load. finished() does not name one that its step waits for (wait_loads)."""
+        move = _Move(work.request, work.blocks, len(self._slices), time.monotonic(), waited=work.waited)
+        client = self._link.ready()
+        if client is not None and self.cache is not None:
+            try:
+                keys = _fields.keys(self._base, work.names, self._slices)
+                move.call = client.get(keys, self.cache, self._ids(work.blocks))
+                move.remove = _fields.keys(self._base, work.parts, self._slices)
+            except Exception as error:  # noqa: B902: of this load alone
+                self._log.warning("KVCL: a load of request %s failed: %s", work.request, error)
+        self._loading.append(move)
+
+    def save(self, work: Save, stream: Any = None) -> None:
+        """Begin a save. Blocks that the store has are not sent."""
+        client = self._link.ready()
+        if client is None or self.cache is None or not self._saves:
+            self._count_done(work.request)
+            return
+        try:
+            keys = _fields.keys(self._base, work.names, self._slices)
+            call = client.save(keys, self.cache, self._ids(work.blocks), stream=stream)
+            self._saving.append(_Move(work.request, work.blocks, len(self._slices), time.monotonic(), call))
+        except Exception as error:  # noqa: B902: of this save alone
+            self._log.warning("KVCL: a save of request %s failed: %s", work.request, error)
+            self._count_done(work.request)
+
+    def _count_done(self, request: str) -> None:
+        self._done[request] = self._done.get(request, 0) + 1
+
+    # ---- progress ----
+
+    def poll(self) -> None:
+        """Move everything that can move."""
+        if self._loading or self._saving:
+            self._link.progress()
+            self._loading = [move for move in self._loading if not self._load_ended(move)]
+            self._saving = [move for move in self._saving if not self._save_ended(move)]
+
+    def _outcome(self, move: _Move) -> Optional[Tuple[List[kvcl.Status], str]]:
+        """A status for each part of each block, and an error's sentence, once the move has ended."""
+        n = len(move.blocks) * move.parts
+        if move.call is None:
+            return [kvcl.Status.ERR_UNREACHABLE] * n, "no store"
+        if not move.call.done:
+            return None
+        if move.call.error is not None:
+            return [getattr(move.call.error, "status", kvcl.Status.ERR_INTERNAL)] * n, str(move.call.error)
+        return move.call.result, ""
+
+    def _load_ended(self, move: _Move) -> bool:
+        outcome = self._outcome(move)
+        if outcome is None:
+            return False
+        status, why = outcome
+        bad = {move.blocks[i // move.parts] for i, one in enumerate(status) if one != kvcl.Status.OK}
+        self._failed |= bad
+        if not move.waited:
+            self._received.add(move.request)
+        self.counts["failed_blocks"] += len(bad)
+        self.counts["loaded_blocks"] += len(move.blocks) - len(bad)
+        if self.cache is not None:
+            self.counts["loaded_bytes"] += (len(move.blocks) - len(bad)) * move.parts * self.cache.block_bytes
+        self.counts["load_seconds"] += time.monotonic() - move.began
+        if bad:
+            self._log.warning("KVCL: %d of %d blocks of request %s were not loaded%s", len(bad), len(move.blocks),
+                              move.request, f": {why}" if why else "")
+        elif move.remove:
+            client = self._link.ready()
+            if client is not None:
+                client.remove(move.remove)
+        return True
+
+    def _save_ended(self, move: _Move) -> bool:
+        outcome = self._outcome(move)
+        if outcome is None:
+            return False
+        self._count_done(move.request)
+        status, why = outcome
+        bad = sum(one != kvcl.Status.OK for one in status)
+        good = len(status) - bad
+        self.counts["saved_blocks"] += good // move.parts
+        self.counts["unsaved_blocks"] += -(-bad // move.parts)
+        if self.cache is not None:
+            self.counts["saved_bytes"] += good * self.cache.block_bytes
+        self.counts["save_seconds"] += time.monotonic() - move.began
+        if bad and not self._full_told:
+            self._full_told = True
+            first = next(one for one in status if one != kvcl.Status.OK)
+            self._log.warning("KVCL: blocks are not saved (%s%s): said once, unsaved_blocks counts them",
+                              kvcl.Status(first).name, f": {why}" if why else "")
+        elif not bad:
+            self._full_told = False
+        return True
+
+    # ---- what vLLM asks ----
+
+    def keep(self, requests: Iterable[str]) -> None:
+        """Requests that have ended: finished() names them when their saves have ended."""
+        self._kept |= set(requests)
+
+    def finished(self) -> Tuple[Set[str], Set[str]]:
+        """The kept requests whose saves have ended, and the requests whose loads have ended."""
+        self.poll()
+        busy = {move.request for move in self._saving}
+        sent = self._kept - busy
+        self._kept &= busy
+        received, self._received = self._received, set()
+        return sent, received
+
+    def take_done(self) -> Dict[str, int]:
+        """How many saves of which requests have ended since the last call."""
+        done, self._done = self._done, {}
+        return done
+
+    def take_counts(self) -> Dict[str, float]:
+        """What was counted since the last call."""
+        counts, self.counts = self.counts, dict.fromkeys(COUNTS, 0)
+        return counts
+
+    def close(self) -> None:
+        """Give saves under way a moment to end. Blocks, at most a second."""
+        until = time.monotonic() + 1.0
+        self._wait(lambda: bool(self._saving) and time.monotonic() < until)
+
+    def failed(self) -> Set[int]:
+        """Blocks whose load has failed, since the last call."""
+        failed, self._failed = self._failed, set()
+        return failed
+
+    def wait_saves(self, requests: Optional[Set[str]] = None) -> None:
+        """Wait until the saves of these requests (None: all) have ended. Blocks, by their deadlines."""
+        self._wait(lambda: any(requests is None or move.request in requests for move in self._saving))
+
+    def wait_loads(self) -> None:
+        """Wait until all loads that their step waits for have ended. Blocks, by their deadlines."""
+        self._wait(lambda: any(move.waited for move in self._loading))
+
+    def _wait(self, busy: Any) -> None:
+        self.poll()
+        pause = 0.00005
+        while busy():
+            time.sleep(pause)
+            pause = min(0.001, pause * 1.5)
+            self.poll()

@@ -1,0 +1,414 @@
+"""The parts of kvcl.vllm that need no vLLM: options, fields and keys, forms of memory, the plan, lookups, transfers."""
+
+import json
+import logging
+import random
+import subprocess
+import sys
+
+import kvcl
+import pytest
+from kvcl.vllm import _fields, _options, _pages
+from kvcl.vllm._lookups import Lookups
+from kvcl.vllm._plan import Load, Plan, Save, part_name
+from kvcl.vllm._transfers import Transfers
+
+FIELDS = {"model": "m", "dtype": "bf16", "block size": 16, "KV heads": 8}
+
+
+def hashes(n, salt="h"):
+    return [kvcl.key_from_string(f"{salt} {i}") for i in range(n)]
+
+
+# ---- options ----
+
+
+def test_options_have_defaults_and_are_listed():
+    read = _options.read({"store": "/s", "timeout": 3, "min_tokens": 5.0})
+    assert (read["load"], read["save"], read["timeout"], read["min_tokens"]) == ("async", "prompt", 3.0, 5)
+    printed = subprocess.run([sys.executable, "-m", "kvcl.vllm"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert all(f"\n{option.name} " in "\n" + printed for option in _options.OPTIONS)
+
+
+@pytest.mark.parametrize("given, sentence", [
+    ({"store": "/s", "laod": "sync"}, "no option 'laod': did you mean 'load'?"),
+    ({"store": "/s", "xyz": 1}, "no option 'xyz': there are store"),
+    ({"store": "/s", "load": "later"}, "option load is 'later': one of async, sync is possible"),
+    ({"store": "/s", "timeout": "3"}, "option timeout is '3': a number is needed"),
+    ({"store": "/s", "timeout": 0}, "option timeout is 0: seconds are needed, above 0"),
+    ({"store": "/s", "retry": True}, "option retry is True: a number is needed"),
+    ({"store": "/s", "min_tokens": 1.5}, "option min_tokens is 1.5: a number is needed, at least 0, without"),
+    ({"store": 5}, "option store is 5: a string is needed"),
+    ({}, "option store is missing"),
+])
+def test_wrong_options_are_refused_by_name(given, sentence):
+    with pytest.raises(ValueError, match=sentence.replace("?", r"\?").replace("+", r"\+")):
+        _options.read(given)
+
+
+def test_the_class_needs_vllm_and_other_names_do_not_exist():
+    import kvcl.vllm
+    with pytest.raises(AttributeError, match="no attribute 'KVCLConector'"):
+        kvcl.vllm.KVCLConector
+
+
+# ---- fields and keys ----
+
+
+def test_keys_differ_by_every_field_tenant_secret_hash_and_slice():
+    roots = [_fields.root(FIELDS, ""), _fields.root(FIELDS, "a"), _fields.root(FIELDS, "", b"x" * 16)]
+    roots += [_fields.root(dict(FIELDS, **{name: "other"}), "") for name in FIELDS]
+    assert len(set(roots)) == len(roots)
+    names = _fields.keys(roots[0], hashes(3), range(4))
+    assert len(set(names)) == 12 and names == _fields.keys(roots[0], hashes(3), range(4))
+    assert names[4:8] == _fields.keys(roots[0], hashes(3)[1:2], range(4))
+    assert not set(names) & set(_fields.keys(roots[1], hashes(3), range(4)))
+
+
+def test_what_differs_is_named():
+    own = _fields.text(FIELDS, "t")
+    other = _fields.text(dict(FIELDS, dtype="fp16"), "t")
+    far = _fields.text(dict(FIELDS, dtype="fp16", model="n"), "t")
+    assert _fields.explain(own, [far, other]) == "dtype is 'bf16' here and 'fp16' there"
+    assert _fields.explain(own, [other, own]) is None
+    assert _fields.explain(own, [_fields.text(dict(FIELDS, dtype="x"), "another tenant"), "no json", "[]", '"x"',
+                                 json.dumps({"form": "lmcache"})]) is None
+
+
+def test_a_tenants_secret_is_a_file(tmp_path):
+    (tmp_path / "s").write_bytes(b"x" * 15)
+    with pytest.raises(ValueError, match="has 15 bytes"):
+        _fields.tenant_secret(str(tmp_path / "s"))
+    (tmp_path / "s").write_bytes(b"x" * 16)
+    assert _fields.tenant_secret(str(tmp_path / "s")) == b"x" * 16 and _fields.tenant_secret("") == b""
+
+
+# ---- forms of memory ----
+
+
+def test_heads_that_follow_each_other_are_blocks_of_their_own():
+    shape = ((100, 2, 16, 128), (2 * 16 * 128, 16 * 128, 128, 1), 2)
+    pages = _pages.pages([shape] * 4, 100)
+    assert (pages.parts, pages.whole) == (2, False)
+    assert pages.layout.block_bytes == 4 * 16 * 128 * 2 and pages.layout.blocks == 200
+    assert pages.layout.base_bytes == 100 * 2 * 16 * 128 * 2
+
+
+def test_other_dense_blocks_are_one_part():
+    nhd = ((100, 2, 16, 128), (2 * 16 * 128, 128, 2 * 128, 1), 2)
+    pages = _pages.pages([nhd] * 3, 100)
+    assert (pages.parts, pages.whole, pages.layout.block_bytes) == (1, True, 3 * 2 * 16 * 128 * 2)
+    kernel = ((200, 2, 8, 128), (2 * 8 * 128, 8 * 128, 128, 1), 2)  # two of the kernel's blocks are one of vLLM's
+    pages = _pages.pages([kernel], 100)
+    assert (pages.parts, pages.whole, pages.layout.block_bytes) == (1, True, 2 * 2 * 8 * 128 * 2)
+    among = ((100, 2, 16, 128), (4 * 2 * 16 * 128, 128, 2 * 128, 1), 2)  # all layers of a block together
+    pages = _pages.pages([among] * 4, 100)
+    assert pages.whole and pages.layout.block_stride == 4 * 2 * 16 * 128 * 2
+    among = ((100, 2, 16, 128), (4 * 2 * 16 * 128, 16 * 128, 128, 1), 2)
+    assert _pages.pages([among] * 4, 100).whole
+
+
+@pytest.mark.parametrize("shapes, blocks, sentence", [
+    ([], 1, "no layer"),
+    ([((4, 1, 1, 8), (8, 8, 8, 1), 2), ((4, 1, 1, 16), (16, 16, 16, 1), 2)], 4, "different shapes"),
+    ([((2, 4, 16, 2, 64), (1, 1, 1, 1, 1), 2)], 4, "is known"),
+    ([((5, 1, 1, 8), (8, 8, 8, 1), 2)], 4, "5 blocks for the 4"),
+    ([((4, 2, 16, 8), (128, 512, 8, 1), 2)], 4, "not contiguous"),
+])
+def test_forms_that_cannot_be_shared_are_named(shapes, blocks, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        _pages.pages(shapes, blocks)
+
+
+def test_each_head_is_saved_once_and_held_by_whoever_needs_it():
+    for heads, tp in ((8, 1), (8, 2), (8, 8), (2, 8), (1, 4)):
+        parts, saved = max(1, heads // tp), []
+        for rank in range(tp):
+            slices, saves = _pages.share(heads, tp, rank, parts, False)
+            assert len(slices) == parts
+            saved += slices if saves else []
+        assert sorted(saved) == list(range(heads)) and _pages.slices(heads, tp, False) == heads
+    assert _pages.share(8, 4, 3, 1, True) == ([3], True) and _pages.slices(8, 4, True) == 4
+
+
+# ---- the plan ----
+
+
+def plan_with(prompt=700, n=5, save="prompt", params=None, size=128):
+    plan, names = Plan(size, save), hashes(n)
+    plan.add("r", prompt, names, params)
+    return plan, names
+
+
+def saves(work):
+    return [(one.request, one.names, one.blocks) for one in work.saves]
+
+
+def test_full_blocks_are_looked_for_beyond_the_engines_own_but_never_the_last_token():
+    plan, names = plan_with()
+    assert plan.wanted("r", 700, 0) == (0, names)
+    assert plan.wanted("r", 700, 256) == (2, names[2:])
+    assert plan.wanted("r", 640, 0) == (0, names[:4])
+    assert plan.tokens("r", 256, 2, 2) == 256 and plan.tokens("r", 256, 2, 0) == 0
+
+
+def test_blocks_are_saved_once_they_are_computed_and_only_once():
+    plan, names = plan_with()
+    table = list(range(50, 56))
+    assert saves(plan.step([("r", 200)], lambda r: table)) == [("r", names[:1], [50])]
+    assert saves(plan.step([("r", 255)], lambda r: table)) == []
+    assert saves(plan.step([("r", 700)], lambda r: table)) == [("r", names[1:5], [51, 52, 53, 54])]
+    assert saves(plan.step([("r", 701)], lambda r: table)) == []
+
+
+def test_generated_blocks_are_saved_if_asked_for():
+    for save, more in (("prompt", []), ("all", [2])):
+        plan, names = plan_with(300, 2, save)
+        plan.step([("r", 300)], lambda r: [1, 2, 3])
+        names.append(kvcl.key_from_string("generated"))
+        assert [blocks[1:] for _, _, blocks in saves(plan.step([("r", 400)], lambda r: [0, 1, 2]))] == \
+            ([[]] if more else [])
+        assert saves(plan.step([("r", 401)], lambda r: [0, 1, 2])) == []
+    assert saves(plan_with(300, 2, "none")[0].step([("r", 300)], lambda r: [1, 2, 3])) == []
+
+
+def test_loaded_blocks_are_not_saved_again_unless_they_failed():
+    plan, names = plan_with()
+    plan.load("r", 128, 256, [9, 10, 11, 12, 13, 14])
+    work = plan.step([], lambda r: [])
+    assert work.loads == [Load("r", names[1:3], [10, 11])] and plan.step([], lambda r: []).loads == []
+    table = [9, 10, 11, 12, 13, 14]
+    assert saves(plan.step([("r", 700)], lambda r: table)) == [("r", [names[0], *names[3:5]], [9, 12, 13])]
+    plan.load_failed([11])
+    assert plan.wanted("r", 700, 0) == (0, [])
+    assert saves(plan.step([("r", 700)], lambda r: table)) == [("r", names[1:5], [10, 11, 12, 13])]
+
+
+def test_blocks_are_kept_while_saves_are_under_way():
+    plan = Plan(128, "prompt", workers=2)
+    for name in ("a", "b", "c"):
+        plan.add(name, 300, hashes(2, name), None)
+    plan.step([("a", 300), ("b", 300), ("c", 100)], lambda r: [1, 2, 3])
+    plan.save_ended({"a": 2, "b": 1, "unknown": 5})
+    assert [plan.finished(name) for name in ("a", "b", "c", "unknown")] == [(False, None), (True, None), (False, None),
+                                                                           (False, None)]
+    assert plan.step([], lambda r: []).kept == ["b"] and plan.step([], lambda r: []).kept == []
+    assert len(plan) == 0
+
+
+def test_preempted_requests_are_named_to_the_workers():
+    plan, _ = plan_with()
+    assert plan.step([], lambda r: [], ["r", "unknown"]).preempted == ["r"]
+
+
+@pytest.mark.parametrize("prompt", [17, 128, 129, 700, 768])
+def test_a_prompt_is_handed_over_with_its_partial_block(prompt):
+    full, size = prompt // 128, 128
+    names = hashes(full)
+    prefill, decode = Plan(size, "prompt"), Plan(size, "none")
+    prefill.add("p", prompt, names, {"do_remote_decode": True})
+    given = [one for _, some, _ in saves(prefill.step([("p", prompt)], lambda r: range(10, 20))) for one in some]
+    _, params = prefill.finished("p")
+    assert params["do_remote_prefill"] and params["kvcl_tokens"] == prompt
+    decode.add("d", prompt, names, params)
+    assert decode.expects("d")
+    first, wanted = decode.wanted("d", prompt, 0)
+    assert first == 0 and sorted(wanted) == sorted(given) and len(wanted) == -(-prompt // size)
+    assert decode.tokens("d", 0, 0, len(wanted)) == prompt
+    decode.load("d", 0, prompt, range(30, 40))
+    load, = decode.step([], lambda r: []).loads
+    assert load.names == wanted and load.blocks == list(range(30, 30 + len(wanted)))
+    assert load.parts == ([part_name(params["kvcl_id"], full)] if prompt % size else [])
+    decode.give_up("d")
+    assert not decode.expects("d") and decode.wanted("d", prompt, 0)[1] == names[:(prompt - 1) // size]
+
+
+@pytest.mark.parametrize("params", [{}, {"do_remote_prefill": True}, {"do_remote_prefill": True, "kvcl_id": 5},
+                                    {"do_remote_prefill": True, "kvcl_id": "x", "kvcl_tokens": 701},
+                                    {"do_remote_prefill": True, "kvcl_id": "x", "kvcl_tokens": "5"},
+                                    {"do_remote_prefill": True, "kvcl_id": "x", "kvcl_tokens": -1}])
+def test_parameters_of_another_form_are_no_handover(params):
+    assert not plan_with(params=params)[0].expects("r")
+
+
+# ---- lookups and transfers, over a link of this test ----
+
+
+class FakeCall:
+    def __init__(self, result=None, error=None, done=True):
+        self.result, self.error, self.done = result, error, done
+
+
+class FakeLink:
+    """A store whose answers the test decides."""
+
+    def __init__(self):
+        self.calls, self.client = [], self
+
+    def ready(self):
+        return self.client
+
+    def progress(self):
+        pass
+
+    def _post(self, *what):
+        call = FakeCall(done=False)
+        self.calls.append((what, call))
+        return call
+
+    def match(self, keys):
+        return self._post("match", keys)
+
+    def get(self, keys, cache, ids):
+        return self._post("get", keys, ids)
+
+    def save(self, keys, cache, ids, stream=None):
+        return self._post("save", keys, ids)
+
+    def remove(self, keys):
+        return self._post("remove", keys)
+
+    def answer(self, result=None, error=None):
+        what, call = self.calls.pop(0)
+        call.result, call.error, call.done = result, error, True
+        return what
+
+
+def lookups(plan, link, **options):
+    return Lookups(link, plan, lambda names: [name + bytes([part]) for name in names for part in range(2)], 2,
+                   {"match_timeout": 60.0, "handover_timeout": 60.0, **options})
+
+
+def test_a_lookup_is_asked_once_and_its_answer_stays():
+    plan, _ = plan_with()
+    link = FakeLink()
+    look = lookups(plan, link)
+    assert look.ask("r", 700, 128) is None and look.ask("r", 700, 128) is None
+    assert len(link.calls) == 1 and len(link.answer(7)[1]) == 8
+    assert look.ask("r", 700, 128) == 384 and look.ask("r", 700, 128) == 384 and not link.calls
+    assert look.ask("r", 700, 256) is None and len(link.calls) == 1  # the engine's own cache has more meanwhile
+
+
+def test_a_lookup_without_store_answer_or_time_is_a_miss():
+    plan, _ = plan_with()
+    link = FakeLink()
+    link.client = None
+    assert lookups(plan, link).ask("r", 700, 0) == 0
+    link.client = link
+    look = lookups(plan, link)
+    assert look.ask("r", 700, 0) is None
+    link.answer(error=kvcl.RankFailed("x"))
+    assert look.ask("r", 700, 0) == 0
+    link.calls.clear()
+    look = lookups(plan, link, match_timeout=0.0)
+    assert look.ask("r", 700, 0) == 0 and lookups(plan, link).ask("r", 100, 0) == 0 and not link.calls
+
+
+def test_a_handover_is_waited_for_and_given_up():
+    plan, _ = plan_with(params={"do_remote_prefill": True, "kvcl_id": "x", "kvcl_tokens": 700})
+    link = FakeLink()
+    look = lookups(plan, link)
+    assert look.ask("r", 700, 0) is None
+    link.answer(11)  # of 12
+    assert look.ask("r", 700, 0) is None
+    while not link.calls:
+        assert look.ask("r", 700, 0) is None
+    link.answer(12)
+    assert look.ask("r", 700, 0) == 700
+    plan, _ = plan_with(params={"do_remote_prefill": True, "kvcl_id": "x", "kvcl_tokens": 700})
+    assert lookups(plan, link, handover_timeout=0.0).ask("r", 700, 0) == 0 and not plan.expects("r")
+
+
+class FakeCache:
+    block_bytes = 100
+
+
+def transfers(link, saves=True, slices=(0, 1)):
+    out = Transfers(link, b"r" * 32, list(slices), saves, logging.getLogger("test"))
+    out.cache = FakeCache()
+    return out
+
+
+def test_a_load_names_its_request_when_it_has_ended_and_the_blocks_that_failed():
+    link = FakeLink()
+    moves = transfers(link)
+    moves.load(Load("a", hashes(3), [7, 8, 9]))
+    assert moves.finished() == (set(), set())
+    assert link.answer([kvcl.Status.OK] * 3 + [kvcl.Status.ERR_NOT_FOUND] + [kvcl.Status.OK] * 2)[2] == \
+        [14, 15, 16, 17, 18, 19]
+    assert moves.finished() == (set(), {"a"}) and moves.failed() == {8} and moves.failed() == set()
+    counts = moves.take_counts()
+    assert (counts["loaded_blocks"], counts["failed_blocks"], counts["loaded_bytes"]) == (2, 1, 400)
+    moves.load(Load("b", hashes(1), [3]))
+    link.answer(error=TypeError("a fault"))
+    assert moves.finished() == (set(), {"b"}) and moves.failed() == {3}
+
+
+def test_without_a_store_a_load_fails_at_once_and_a_save_is_none():
+    link = FakeLink()
+    link.client = None
+    moves = transfers(link)
+    moves.load(Load("a", hashes(2), [1, 2]))
+    moves.save(Save("a", hashes(2), [1, 2]))
+    assert moves.finished() == (set(), {"a"}) and moves.failed() == {1, 2} and moves.take_done() == {"a": 1}
+
+
+def test_a_waited_load_is_not_named_and_its_partial_block_is_removed():
+    link = FakeLink()
+    moves = transfers(link)
+    moves.load(Load("a", hashes(1), [1], hashes(1), True))
+    link.answer([kvcl.Status.OK] * 2)
+    moves.wait_loads()
+    assert moves.finished() == (set(), set()) and link.answer()[0] == "remove"
+
+
+def test_kept_requests_are_named_when_their_saves_have_ended():
+    link = FakeLink()
+    moves = transfers(link)
+    for name in ("a", "b"):
+        moves.save(Save(name, hashes(1), [1]))
+    moves.keep(["a", "c"])
+    assert moves.finished() == ({"c"}, set()) and moves.take_done() == {}
+    link.answer([kvcl.Status.OK] * 2)
+    assert moves.finished() == ({"a"}, set()) and moves.take_done() == {"a": 1}
+    link.answer([kvcl.Status.ERR_NO_SPACE] * 2)
+    assert moves.finished() == (set(), set()) and moves.take_done() == {"b": 1}
+    counts = moves.take_counts()
+    assert (counts["saved_blocks"], counts["unsaved_blocks"]) == (1, 1)
+    copy = transfers(link, saves=False)
+    copy.save(Save("a", hashes(1), [1]))
+    assert copy.take_done() == {"a": 1} and not link.calls
+
+
+def test_random_requests_load_and_save_each_block_as_the_store_has_it(request):
+    seed = random.SystemRandom().randrange(1 << 30)
+    print("seed", seed)
+    rand = random.Random(seed)
+    held = set()  # names in the store
+    for turn in range(200):
+        prompt, size = rand.randrange(1, 900), 128
+        names = hashes(prompt // size, f"prompt {rand.randrange(4)}")
+        plan = Plan(size, "prompt")
+        plan.add("r", prompt, names, None)
+        own = rand.randrange(0, (prompt - 1) // size + 1) * size
+        first, wanted = plan.wanted("r", prompt, own)
+        found = next((i for i, name in enumerate(wanted) if name not in held), len(wanted))
+        tokens = plan.tokens("r", own, first, found)
+        assert own + tokens < prompt and tokens % size == 0
+        table = rand.sample(range(1000), -(-prompt // size))
+        if tokens:
+            plan.load("r", own, tokens, table)
+        computed, work = own + tokens, plan.step([], lambda r: table)
+        assert all(name in held and table[names.index(name)] == block
+                   for load in work.loads for name, block in zip(load.names, load.blocks))
+        given = []
+        while computed < prompt:
+            computed = min(prompt, computed + rand.randrange(1, 300))
+            for save in plan.step([("r", computed)], lambda r: table).saves:
+                given += save.names
+                assert all(names.index(name) * size + size <= computed and table[names.index(name)] == block
+                           for name, block in zip(save.names, save.blocks))
+        assert len(given) == len(set(given)) and set(given) | held >= set(names)
+        held |= set(names)
+        if rand.random() < 0.2:
+            held = set(rand.sample(sorted(held), len(held) // 2))
