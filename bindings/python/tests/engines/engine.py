@@ -1,0 +1,122 @@
+"""What the engine tests share: a vLLM engine on the tiny model, with the connector or without, and a kvcl_serve."""
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that spin for each other make nothing faster on a busy machine
+
+# Prompts of several blocks of 128 tokens, of two and a part, of one, and of less than one.
+PROMPTS = [[(7 * i + s) % 1000 + 3 for i in range(n)] for s, n in ((0, 700), (5, 300), (9, 128), (2, 17))]
+HITS = [640, 256, 0, 0]  # tokens of whole blocks before the last token
+PART = 128 * 1024        # bytes of a block of the store: 4 layers of 128 tokens of K and V of 64 bf16
+LIMIT = 3000             # seconds until a test that hangs is ended
+
+failures = []
+
+
+def check(what, good, more=""):
+    """One line a check; end() counts them."""
+    print(("ok   " if good else "FAIL ") + what + (f": {more}" if more != "" and not good else ""), flush=True)
+    failures.append(not good)
+
+
+def end():
+    """The line that contrib/ci/count-tests sums; leave without the engine's exit handlers."""
+    print(f"{failures.count(False)} passed, {failures.count(True)} failed, 0 skipped", flush=True)
+    os._exit(1 if any(failures) else 0)
+
+
+class Server:
+    """kvcl_serve alone; its clients find it by a file in this folder."""
+
+    def __init__(self, file="store", pool="64M", block=PART):
+        self.file = os.path.abspath(file)
+        self.process = subprocess.Popen([os.environ["TEST_KVCL_SERVE"], "--block", str(block), "--pool", pool,
+                                         "--clients", self.file], stdout=subprocess.PIPE, text=True)
+        assert "blocks of" in self.process.stdout.readline(), "kvcl_serve has not started"
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        self.process.wait(60)
+
+
+class Lines(logging.Handler):
+    """The connector's lines."""
+
+    def __init__(self):
+        import vllm.logger  # noqa: F401: it sets up logging, without the handlers of before
+        super().__init__()
+        self.lines = []
+        logging.getLogger("vllm.kvcl").addHandler(self)
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+    def having(self, text):
+        return [line for line in self.lines if text in line]
+
+
+def start(options=None, role="kv_both", **settings):
+    """An LLM; options: of the connector, None: without it."""
+    from vllm import LLM
+    from vllm.config import KVTransferConfig
+    if options is not None:
+        settings["kv_transfer_config"] = KVTransferConfig(
+            kv_connector="KVCLConnector", kv_connector_module_path="kvcl.vllm", kv_role=role,
+            kv_connector_extra_config=options)
+    return LLM("model", max_model_len=2048, enforce_eager=True, disable_log_stats=False, **settings)
+
+
+def generate(llm, prompts=None, tokens=16, params=None):
+    """(tokens generated, cached tokens, kv_transfer_params) of each prompt, greedily."""
+    from vllm import SamplingParams
+    prompts = PROMPTS if prompts is None else prompts
+    sampling = [SamplingParams(temperature=0, max_tokens=tokens,
+                               extra_args={"kv_transfer_params": one} if one else None)
+                for one in (params or [None] * len(prompts))]
+    outs = llm.generate([{"prompt_token_ids": one} for one in prompts], sampling, use_tqdm=False)
+    return ([list(one.outputs[0].token_ids) for one in outs], [one.num_cached_tokens for one in outs],
+            [one.kv_transfer_params for one in outs])
+
+
+def forget(llm):
+    """Empty the engine's own prefix cache: once its blocks are free, which takes steps of the engine."""
+    until = time.monotonic() + 60
+    while not llm.reset_prefix_cache():
+        assert time.monotonic() < until, "blocks are not freed"
+        generate(llm, [[5, 6, 7]], 1)
+
+
+def sides(llm):
+    """The connector's two instances, of an engine in this process: the scheduler's and the worker's."""
+    from vllm.distributed.kv_transfer import get_kv_transfer_group
+    return llm.llm_engine.engine_core.engine_core.scheduler.connector, get_kv_transfer_group()
+
+
+def until(what, seconds=60):
+    """Wait for an event."""
+    last = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > last:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def expected():
+    """What vLLM generates without the connector (base.py)."""
+    with open("base.json", encoding="ascii") as file:
+        return json.load(file)
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
