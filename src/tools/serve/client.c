@@ -18,6 +18,8 @@
 
 enum { BLOCKS_MAX = 4096 };
 
+_Static_assert(sizeof(kvcl_status_t) == sizeof(int32_t), "statuses are sent as they are");
+
 struct serve_texts {
     pthread_mutex_t lock;
     char            text[SERVE_TEXTS][SERVE_TEXT_MAX + 1];
@@ -285,9 +287,11 @@ static void *serve(void *arg)
                 break;
             }
             memset(&c->out.head, 0, sizeof(c->out.head));
-            status = reply(c, &request, answer(c, &request, text));
+            if (reply(c, &request, answer(c, &request, text)) != KVCL_OK) {
+                break; /* the client does not read: the order of later replies would be wrong */
+            }
         }
-    } while ((status == KVCL_OK) || (status == KVCL_ERR_TIMED_OUT));
+    } while ((status == KVCL_OK) || (status == KVCL_ERR_TIMED_OUT)); /* silent for longer than IDLE_NS */
     kvcl_cache_destroy(c->cache);
     kvcl_comm_free(c->inter);
     c->ended = true;
