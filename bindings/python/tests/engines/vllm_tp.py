@@ -1,6 +1,6 @@
-"""Engines of different tensor-parallel sizes, in processes of their own, share blocks by heads: 2 ranks save, 1 loads, and
-a prompt that 1 has saved 2 load. In float32, since sums of bfloat16 differ between the sizes. An engine with another
-block size finds nothing, and says why.
+"""Engines of different tensor-parallel sizes, in processes of their own, share blocks by heads: 2 ranks save, 1 loads.
+In float32, since sums of bfloat16 differ between the sizes. An engine with another block size finds nothing, and
+says why.
 """
 
 import json
@@ -51,10 +51,9 @@ def main():
     out, cached, counts, _ = run("two", store.file, 2)
     check("2 ranks generate what 1 does", out == base, out)
     check("they have saved their heads", counts and counts["saved_blocks"] >= 2 * 11, counts)
-    out, cached, counts, text = run("one", store.file, 1)
+    out, cached, counts, _ = run("one", store.file, 1)
     check("1 rank loads them, and generates the same", out == base and cached == HITS + [384], (out, cached))
     check("each block once", counts and counts["loaded_blocks"] == 10 and counts["failed_blocks"] == 0, counts)
-    check("it says that it has found the store", "connected to the store" in text, text)
     out, cached, counts, text = run("other", store.file, 1, block_size=32)
     check("another block size finds nothing", out == base and set(cached) == {0}, (out, cached))
     check("and says why", "block size is 32 here and 128 there" in text, text)
