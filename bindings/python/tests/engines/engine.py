@@ -49,17 +49,16 @@ class Server:
         self.process.wait(60)
 
 
-class Lines(logging.Handler):
-    """The connector's lines."""
+class Lines:
+    """The connector's lines. A filter sees them: vLLM drops the handlers of its loggers when it starts."""
 
     def __init__(self):
-        import vllm.logger  # noqa: F401: it sets up logging, without the handlers of before
-        super().__init__()
         self.lines = []
-        logging.getLogger("vllm.kvcl").addHandler(self)
+        logging.getLogger("vllm.kvcl").addFilter(self)
 
-    def emit(self, record):
+    def filter(self, record):
         self.lines.append(record.getMessage())
+        return True
 
     def having(self, text):
         return [line for line in self.lines if text in line]
