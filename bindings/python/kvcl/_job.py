@@ -1,0 +1,350 @@
+"""A store that a serving engine keeps open: its options, how it joins a job, and what failures cost the engine.
+
+kvcl.lmcache, kvcl.sglang and kvcl.compat share it. The engine never sees an exception of the store: a call on a store
+that is absent, or that fails, answers as if nothing were stored. Each kind of failure is logged once, and the store is
+opened again when that is possible.
+"""
+
+import difflib
+import logging
+import os
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar
+
+from ._cache import Cache, Layout
+from ._context import Context
+from ._errors import Busy, DeadHandle, KvclError, Shutdown, Status
+from ._comm import RankState
+from ._keys import value_key
+from ._request import Request
+from ._store import Store
+
+log = logging.getLogger("kvcl")
+
+AGAIN = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts to open the store
+LOT_BYTES = 64 << 20  # of one put: a put is all or nothing, and a batch need not be
+T = TypeVar("T")
+
+# ---- options ----
+
+UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def _bytes(value: Any) -> int:
+    """262144, "256K", "4G", "1 GiB"."""
+    if isinstance(value, str):
+        text = value.strip().lower()
+        digits = text.rstrip("bikmgt ")
+        unit = text[len(digits):].strip().removesuffix("b").removesuffix("i")
+        if not digits.isdecimal() or unit not in UNITS:
+            raise ValueError("bytes are needed, such as 262144, 256K or 4G")
+        value = int(digits) << UNITS[unit]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("bytes are needed, such as 262144, 256K or 4G")
+    return value
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError("a number is needed")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
+        raise ValueError("seconds are needed, more than 0")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise ValueError("a string is needed")
+    return os.fspath(value)
+
+
+class Option(NamedTuple):
+    kind: Callable[[Any], Any]
+    default: Any
+    help: str
+
+
+OPTIONS: Dict[str, Option] = {
+    "rendezvous": Option(_text, None, "tcp://host:port where the ranks of the job meet; without it, and without "
+                                      "KVCL_RENDEZVOUS, the process is a job of its own"),
+    "size": Option(_number, None, "the number of ranks of the job, kvcl_serve's included"),
+    "rank": Option(_number, None, "this process's rank; without it ranks are given in order of arrival"),
+    "secret_file": Option(_text, None, "a file (mode 0600) with the job's secret"),
+    "pool": Option(_bytes, 0, "memory of this process for the store; 0: other ranks have the pools (kvcl_serve)"),
+    "block": Option(_bytes, 0, "bytes of a block of the pool; 0: what the engine stores at first"),
+    "nvme": Option(_text, None, "/path/of/a/file:size, a second tier for the pool"),
+    "replicas": Option(_number, 0, "copies of each block; 0: the largest number that a rank of the job gives"),
+    "salt": Option(_text, "", "engines find each other's blocks only if their salts are equal"),
+    "timeout": Option(_seconds, 5.0, "seconds after which a call gives up and answers as if nothing were stored"),
+    "connect": Option(_seconds, 10.0, "seconds for which the engine's start waits for the store; later it continues "
+                                      "without, and takes the store up when it opens"),
+}
+
+
+def options(who: str, given: Mapping[str, Any], more: Optional[Mapping[str, Option]] = None) -> SimpleNamespace:
+    """The options of one engine, checked. ValueError: a name that does not exist, or a value that makes no sense."""
+    table = {**OPTIONS, **(more or {})}
+    values = {name: row.default for name, row in table.items()}
+    for name, value in given.items():
+        if name not in table:
+            near = difflib.get_close_matches(str(name), table, n=1, cutoff=0.0)
+            raise ValueError(f"{who}: there is no option {name!r}; the nearest is {near[0]!r}, and all are "
+                             f"{', '.join(sorted(table))}")
+        if value is None:
+            continue
+        try:
+            values[name] = table[name].kind(value)
+        except ValueError as why:
+            raise ValueError(f"{who}: option {name} is {value!r}: {why}") from None
+    found = SimpleNamespace(**values)
+    if found.nvme and not found.pool:
+        raise ValueError(f"{who}: option nvme needs pool: it is a second tier of this process's pool")
+    if is_alone(found) and not found.pool:
+        raise ValueError(f"{who}: give pool (such as \"4G\"), the memory of a store of this process alone, or "
+                         f"rendezvous and size, to use the pools of other ranks")
+    return found
+
+
+def is_alone(found: SimpleNamespace) -> bool:
+    """Whether the process is a job of its own."""
+    return not (found.rendezvous or os.environ.get("KVCL_RENDEZVOUS") or os.environ.get("KVCL_BOOT"))
+
+
+# ---- the store ----
+
+
+class Opened(NamedTuple):
+    """A store, and the caches over the engine's memory, of one membership in a job."""
+
+    context: Context
+    store: Store
+    caches: Dict[str, Cache]
+
+
+class Memory(NamedTuple):
+    """Memory of the engine that blocks are copied from and into: a cache in each job that is joined."""
+
+    name: str
+    layout: Layout
+    buffers: Any
+
+
+def _lost(opened: Opened) -> bool:
+    """Whether the membership is of no more use: it was closed, or all the other ranks have failed."""
+    if opened.context.closed or opened.store.closed:
+        return True
+    world = opened.context.world
+    return world.size > 1 and all(world.rank_state(rank) == RankState.FAILED
+                                  for rank in range(world.size) if rank != world.rank)
+
+
+class Job:
+    """The membership in a job, kept by a thread of its own: opened, and opened again when it is lost.
+
+    All methods may be called from any thread and raise no KvclError. Where there is no store they answer as if nothing
+    were stored; nothing waits for the store, except open(), for at most the option connect.
+    """
+
+    def __init__(self, who: str, found: SimpleNamespace) -> None:
+        self.who = who
+        self.options = found
+        self._memory: List[Memory] = []
+        self._block = found.block
+        self._opened: Optional[Opened] = None
+        self._state = threading.Condition()
+        self._thread: Optional[threading.Thread] = None
+        self._tried = 0
+        self._closing = False
+        self._told: Set[Any] = set()
+
+    # ---- opening ----
+
+    def open(self, block: int = 0, memory: Sequence[Memory] = ()) -> bool:
+        """Begin, and wait as long as the option connect says; whether the store is open. block: the bytes of a pool
+        block where the option gives none. A second call only waits."""
+        with self._state:
+            if self._thread is None and not self._closing:
+                self._block = self._block or block
+                self._memory = list(memory)
+                self._thread = threading.Thread(target=self._keep, name="kvcl-job", daemon=True)
+                self._thread.start()
+            self._state.wait_for(lambda: self._opened or self._tried or self._closing, self.options.connect)
+            if self._opened is None and not self._tried and not self._closing:
+                log.warning("%s: no store yet: the engine goes on without, and takes it up when the ranks have met",
+                            self.who)
+            return self._opened is not None
+
+    def _keep(self) -> None:
+        while True:
+            opened = self._try()
+            with self._state:
+                self._opened = opened
+                self._tried += 1
+                self._state.notify_all()
+                if opened is None:
+                    self._state.wait_for(lambda: self._closing, AGAIN[min(self._tried, len(AGAIN)) - 1])
+                else:
+                    if self._tried > 1:
+                        log.warning("%s: the store is open", self.who)
+                    self._told.clear()
+                    self._tried = 0
+                    self._state.wait_for(lambda: self._closing or self._opened is None)
+                self._opened = None
+                closing = self._closing
+            if opened is not None:
+                self._shut(opened.context)
+            if closing:
+                return
+
+    def _try(self) -> Optional[Opened]:
+        o = self.options
+        context = None
+        try:
+            context = Context(boot="self" if is_alone(o) else None, rendezvous=o.rendezvous, rank=o.rank, size=o.size,
+                              secret_file=o.secret_file)
+            store = Store(context.world, dram_bytes=o.pool, block_bytes=self._block if o.pool else 0,
+                          replicas=o.replicas, nvme=o.nvme)
+            return Opened(context, store, {m.name: context.cache(m.name, m.layout, m.buffers) for m in self._memory})
+        except Exception as error:  # also a TypeError of an argument: it must not end the thread in silence
+            status = getattr(error, "status", Status.ERR_INTERNAL)
+            self.say(status, f"no store, so nothing is found and nothing is kept: {error}; it is tried again")
+            if context is not None:
+                self._shut(context)
+            return None
+
+    def _shut(self, context: Context) -> None:
+        """Close a context, and with it the store. Calls of other threads that still use it end by their timeout."""
+        until = time.monotonic() + 2 * self.options.timeout
+        while True:
+            try:
+                return context.close()
+            except (KvclError, BufferError) as error:
+                if not isinstance(error, Busy) or time.monotonic() > until:
+                    return log.warning("%s: the context stays open: %s", self.who, error)
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        """Leave the job. Later calls answer as if nothing were stored."""
+        with self._state:
+            self._closing = True
+            self._state.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(30.0)
+
+    def say(self, kind: Any, text: str) -> None:
+        """Log a failure, once of each kind until the store is opened again."""
+        if kind not in self._told:
+            self._told.add(kind)
+            log.warning("%s: %s", self.who, text)
+
+    # ---- calls ----
+
+    def call(self, otherwise: T, body: Callable[[Opened], T]) -> T:
+        """body(opened), or `otherwise` without a store, or if body fails."""
+        opened = self._opened
+        if opened is None:
+            return otherwise
+        try:
+            return body(opened)
+        except KvclError as error:
+            self.failed(opened, error)
+            return otherwise
+
+    def failed(self, opened: Opened, error: KvclError) -> None:
+        """Log a failure, once of each kind, and give up a membership that is of no more use."""
+        with self._state:
+            if opened is not self._opened:
+                return
+            if isinstance(error, (Shutdown, DeadHandle)) or _lost(opened):
+                log.warning("%s: the store is lost: %s; it is opened again when the ranks meet again", self.who, error)
+                self._opened = None
+                self._state.notify_all()
+            else:
+                self.say(error.status, f"{error} (later failures of this kind are not logged)")
+
+    def arrived(self, opened: Opened, request: Request) -> List[bool]:
+        """Wait for a get: which blocks or values have arrived. An absent one is no failure."""
+        try:
+            request.wait()
+        except KvclError as error:
+            each = request.block_status
+            if each is None:
+                raise
+            if any(one not in (Status.OK, Status.ERR_NOT_FOUND) for one in each):
+                self.failed(opened, error)
+            return [one == Status.OK for one in each]
+        return [True] * len(request.block_status or ())
+
+    # ---- values of any length ----
+
+    def get_values(self, keys: Sequence[bytes], buffers: Sequence[Any]) -> List[bool]:
+        """Which values have arrived in their buffers."""
+        return self.call([False] * len(keys), lambda o: self.arrived(
+            o, o.store.get_values(keys, buffers, timeout=self.options.timeout)))
+
+    def put_values(self, keys: Sequence[bytes], values: Sequence[Any], sizes: Sequence[int]) -> List[bool]:
+        """Which values are stored. sizes: their bytes."""
+        done: List[bool] = []
+        while len(done) < len(keys):
+            first, end, lot = len(done), len(done), 0
+            while end < len(keys) and (end == first or lot + sizes[end] <= LOT_BYTES):
+                lot += sizes[end]
+                end += 1
+            done += [self.call(False, lambda o: self._put(o, keys[first:end], values[first:end]))] * (end - first)
+        return done
+
+    def _put(self, opened: Opened, keys: Sequence[bytes], values: Sequence[Any]) -> bool:
+        opened.store.put_values(keys, values, timeout=self.options.timeout).wait()
+        return True
+
+    def has_values(self, keys: Sequence[bytes]) -> List[bool]:
+        """Which keys name a value."""
+        n = len(keys)
+        both = list(keys) + [value_key(key) for key in keys]
+        found = self.call([False] * (2 * n), lambda o: o.store.exists_post(both, timeout=self.options.timeout).wait())
+        return [found[i] or found[n + i] for i in range(n)]
+
+    def remove_values(self, keys: Sequence[bytes]) -> bool:
+        """Remove values; whether they are gone."""
+        def body(opened: Opened) -> bool:
+            opened.store.remove_values(keys, timeout=self.options.timeout)
+            return True
+
+        return self.call(False, body)
+
+    # ---- blocks of the engine's memory ----
+
+    def get_blocks(self, keys: Sequence[bytes], name: str, blocks: Sequence[int]) -> List[bool]:
+        """Which blocks have arrived at their places in a memory of open()."""
+        return self.call([False] * len(keys), lambda o: self.arrived(
+            o, o.store.get(keys, o.caches[name], blocks, timeout=self.options.timeout)))
+
+    def put_blocks(self, keys: Sequence[bytes], name: str, blocks: Sequence[int], block_bytes: int) -> List[bool]:
+        """Which blocks of a memory of open() are stored."""
+        def body(opened: Opened) -> bool:
+            opened.store.put(keys[at:at + lot], opened.caches[name], blocks[at:at + lot],
+                             timeout=self.options.timeout).wait()
+            return True
+
+        done: List[bool] = []
+        lot = max(1, LOT_BYTES // block_bytes)
+        for at in range(0, len(keys), lot):
+            done += [self.call(False, body)] * len(keys[at:at + lot])
+        return done
+
+    def match(self, keys: Sequence[bytes]) -> int:
+        """The number of leading keys that the store has."""
+        return self.call(0, lambda o: o.store.match_post(keys, timeout=self.options.timeout).wait())
+
+    def has_blocks(self, keys: Sequence[bytes]) -> List[bool]:
+        """Which keys name a block."""
+        return self.call([False] * len(keys), lambda o: o.store.exists_post(keys, timeout=self.options.timeout).wait())

@@ -1,0 +1,183 @@
+"""LMCache over KVCL: Client is a native plugin for LMCache's second level (L2).
+
+    lmcache server --supported-transfer-mode auto --l2-adapter '{"type": "native_plugin",
+        "module_path": "kvcl.lmcache", "class_name": "Client", "adapter_params": {"pool": "8G"}}'
+
+The options in adapter_params are those of contrib/doc/engines. LMCache's chunks are values of the store, copied
+straight from and into LMCache's own memory.
+"""
+
+import os
+import queue
+import threading
+from collections import deque
+from functools import partial
+from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
+
+from ._job import Job, Option, _number, is_alone, options
+from ._keys import key_from_bytes
+
+WHO = "kvcl.lmcache"
+OPTIONS = {"threads": Option(_number, 2, "threads that run LMCache's batches")}
+
+PART_BYTES = 4 << 20  # of a batch: its parts are run by several threads, each by one that copies all of it itself
+
+Completion = Tuple[int, bool, str, Optional[List[bool]]]
+
+
+class _Batch:
+    """A batch in parts; the thread that ends the last one completes it."""
+
+    def __init__(self, number: int, parts: int, strict: bool) -> None:
+        self.number, self.left, self.strict = number, parts, strict  # strict: it fails if one of its keys does
+        self.each: List[Optional[List[bool]]] = [None] * parts
+        self.why = ""
+
+
+def parts_of(sizes: Sequence[int]) -> List[slice]:
+    """Cut a batch into runs of at most PART_BYTES; a larger chunk is one of its own."""
+    cuts, bytes_ = [0], 0
+    for i, size in enumerate(sizes):
+        if i > cuts[-1] and bytes_ + size > PART_BYTES:
+            cuts.append(i)
+            bytes_ = 0
+        bytes_ += size
+    return [slice(a, b) for a, b in zip(cuts, cuts[1:] + [len(sizes)])]
+
+
+class Client:
+    """LMCache's interface of a native connector: batches are submitted, run by threads, and drained when event_fd() is
+    readable.
+
+    A chunk that is absent, or a store that is, is a miss; a put that fails is reported to LMCache as failed. No call
+    raises once the client is made, and none waits, except close().
+    """
+
+    def __init__(self, **given: Any) -> None:
+        found = options(WHO, given, OPTIONS)
+        if found.pool and not found.block and (found.nvme or not is_alone(found)):
+            raise ValueError(f"{WHO}: with nvme, or in a job of several ranks, pool needs block: the bytes of "
+                             f"LMCache's chunk, or a part of it")
+        if not 1 <= found.threads <= 64:
+            raise ValueError(f"{WHO}: option threads is {found.threads}: 1 to 64 are possible")
+        self._salt = found.salt.encode()
+        self._job = Job(WHO, found)
+        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._lock = threading.Lock()
+        self._done: Deque[Completion] = deque()
+        self._last = 0
+        self._closed = False
+        self._tasks: "queue.SimpleQueue[Optional[Tuple[_Batch, int, Callable[[], List[bool]]]]]" = queue.SimpleQueue()
+        self._threads = [threading.Thread(target=self._run, name=f"kvcl-lmcache-{i}", daemon=True)
+                         for i in range(found.threads)]
+        self._first = found.pool != 0 and found.block == 0  # the first chunk gives the size of blocks
+        if not self._first:
+            self._job.open()
+        for thread in self._threads:
+            thread.start()
+
+    # ---- LMCache's calls ----
+
+    def event_fd(self) -> int:
+        """The descriptor that is readable when drain_completions() has something."""
+        return self._fd
+
+    def submit_batch_set(self, keys: Sequence[str], views: Sequence[memoryview]) -> int:
+        """Store chunks. Their memory must stay untouched until the completion."""
+        return self._submit(self._cut(self._set, keys, views), strict=True)
+
+    def submit_batch_get(self, keys: Sequence[str], views: Sequence[memoryview]) -> int:
+        """Load chunks into their memory; the completion says which have arrived."""
+        return self._submit(self._cut(self._get, keys, views))
+
+    def submit_batch_exists(self, keys: Sequence[str]) -> int:
+        """Which chunks are stored."""
+        return self._submit([lambda: self._job.has_values(self._keys(keys))])
+
+    def submit_batch_delete(self, keys: Sequence[str]) -> int:
+        """Remove chunks, from all ranks."""
+        return self._submit([lambda: [self._job.remove_values(self._keys(keys))] * len(keys)], strict=True)
+
+    def drain_completions(self) -> List[Completion]:
+        """The batches that have ended since the last call: (number, whether it succeeded, why not, for each key)."""
+        try:
+            os.eventfd_read(self._fd)
+        except (OSError, ValueError):  # nothing new, or closed
+            pass
+        with self._lock:
+            done = list(self._done)
+            self._done.clear()
+        return done
+
+    def close(self) -> None:
+        """Leave the job. Batches that have not begun end as failed."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join(2 * self._job.options.timeout)
+        self._job.close()
+        with self._lock:
+            os.close(self._fd)
+            self._fd = -1
+
+    # ---- the threads ----
+
+    def _submit(self, parts: List[Callable[[], List[bool]]], strict: bool = False) -> int:
+        with self._lock:
+            self._last += 1
+            batch = _Batch(self._last, len(parts), strict)
+        for i, body in enumerate(parts):
+            self._tasks.put((batch, i, body))
+        return batch.number
+
+    def _cut(self, body: Any, keys: Sequence[str], views: Sequence[memoryview]) -> List[Callable[[], List[bool]]]:
+        try:
+            parts = parts_of([view.nbytes for view in views])
+        except Exception:  # no memoryviews: the thread that reads them says so
+            parts = [slice(0, len(keys))]
+        return [partial(body, keys[part], views[part]) for part in parts]
+
+    def _run(self) -> None:
+        while True:
+            task = self._tasks.get()
+            if task is None:
+                return
+            batch, i, body = task
+            each, why = None, ""
+            try:
+                each = body() if not self._closed else None
+            except Exception as error:  # an argument that is no buffer, for example: this batch's error alone
+                self._job.say(type(error), f"a batch of LMCache failed: {error!r}")
+                why = repr(error)
+            del body, task  # the memory is LMCache's again
+            self._ended(batch, i, each, why)
+
+    def _ended(self, batch: _Batch, i: int, each: Optional[List[bool]], why: str) -> None:
+        with self._lock:
+            batch.each[i] = each
+            batch.why = batch.why or why
+            batch.left -= 1
+            if batch.left == 0:
+                done = [one for part in batch.each if part is not None for one in part]
+                ran = all(part is not None for part in batch.each)
+                ok = ran and (all(done) or not batch.strict)
+                why = batch.why or ("" if ok else "not stored: the log of kvcl says why")
+                self._done.append((batch.number, ok, why, done if ran else None))
+                if self._fd >= 0:
+                    os.eventfd_write(self._fd, 1)
+
+    def _keys(self, keys: Sequence[str]) -> List[bytes]:
+        return [key_from_bytes(key, self._salt) for key in keys]
+
+    def _get(self, keys: Sequence[str], views: Sequence[memoryview]) -> List[bool]:
+        return self._job.get_values(self._keys(keys), views)
+
+    def _set(self, keys: Sequence[str], views: Sequence[memoryview]) -> List[bool]:
+        sizes = [view.nbytes for view in views]
+        if self._first and sizes:
+            self._job.open(block=max(sizes))
+        return self._job.put_values(self._keys(keys), views, sizes)

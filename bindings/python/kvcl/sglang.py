@@ -1,0 +1,181 @@
+"""SGLang over KVCL: Storage is a dynamic backend of HiCache, the third level below the GPU's and the host's memory.
+
+    --enable-hierarchical-cache --hicache-storage-backend dynamic --hicache-storage-backend-extra-config
+        '{"backend_name": "kvcl", "module_path": "kvcl.sglang", "class_name": "Storage", "interface_v1": 1,
+          "kvcl": {"pool": "8G"}}'
+
+The options below "kvcl" are those of contrib/doc/engines. Pages are blocks of the store, copied straight from and into
+SGLang's host pool.
+"""
+
+import ctypes
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from ._cache import Layout
+from ._job import Job, Memory, options
+from ._keys import key_from_bytes
+
+try:
+    from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
+except ImportError:  # the parts below need no engine
+    HiCacheStorage = object
+
+WHO = "kvcl.sglang"
+MEMORY = "sglang host pool"
+
+
+class Pages(NamedTuple):
+    """The pages of a host pool: the pieces of one, and their places if those are regular."""
+
+    page_bytes: int
+    shape: str                # what two pools must have in common to share pages
+    layout: Optional[Layout]  # None: the pieces are copied one by one
+
+
+def pages_of(name: str, first: Sequence[int], second: Sequence[int], sizes: Sequence[int], pages: int,
+             base: int) -> Pages:
+    """Pages from the addresses of the pieces of page 0 and of page 1.
+
+    A page of SGLang's pools is one piece (MLA), one for K and one for V, or one for each layer of both, in
+    one allocation. Their order in the store is that of their addresses. name: SGLang's for the order of the bytes.
+    base: the address of the pool.
+    """
+    shape = f"{name}/{'+'.join(map(str, sizes))}"
+    size, at = sizes[0], sorted(first)
+    step = at[1] - at[0] if len(at) > 1 else 0
+    stride = second[0] - first[0]
+    regular = (all(one == size for one in sizes) and at[0] == base and stride >= size and
+               at == [base + i * step for i in range(len(at))] and
+               list(second) == [one + stride for one in first])
+    layout = Layout(layers=len(at), kv=1, blocks=pages, head_dim=size, elem_bytes=1, layer_stride=step,
+                    block_stride=stride) if regular else None
+    return Pages(sum(sizes), shape, layout)
+
+
+def suffix_of(config: Any, shape: str) -> str:
+    """What a page's key has in addition to SGLang's hash of its tokens: everything else that decides its bytes.
+
+    All tensor-parallel ranks of an MLA model have the same pages, and one of them stores them for all.
+    """
+    def get(name: str, default: Any) -> Any:
+        return getattr(config, name, default)
+
+    tp = "all" if get("is_mla_model", False) else f"{get('tp_rank', 0)}.{get('tp_size', 1)}"
+    return (f"/sglang/{get('model_name', None) or ''}/tp{tp}/pp{get('pp_rank', 0)}.{get('pp_size', 1)}"
+            f"/cp{get('attn_cp_rank', 0)}.{get('attn_cp_size', 1)}/{shape}")
+
+
+def _view(address: int, size: int) -> memoryview:
+    return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
+
+
+class Storage(HiCacheStorage):
+    """SGLang's interface of a storage backend.
+
+    A page that is absent, or a store that is, is a miss; a page that was not stored is False. No call raises once the
+    backend is made. get and set of one page at a time (SGLang's older interface) are for pools without pointers.
+    """
+
+    def __init__(self, storage_config: Any, kwargs: Optional[Dict[str, Any]] = None) -> None:
+        extra = getattr(storage_config, "extra_config", None) or {}
+        given = extra.get("kvcl", {})
+        if not isinstance(given, dict):
+            raise ValueError(f"{WHO}: \"kvcl\" in the extra config is {given!r}: an object of options is needed")
+        found = options(WHO, given)
+        self._config = storage_config
+        self._salt = found.salt.encode()
+        self._suffix = suffix_of(storage_config, "flat")
+        self._job = Job(WHO, found)
+        self._pages: Optional[Pages] = None
+        self._page_tokens = 1
+
+    # ---- SGLang's calls ----
+
+    def register_mem_pool_host(self, mem_pool_host: Any) -> None:
+        """The pool that pages are copied from and into. Opens the store."""
+        self.mem_pool_host = pool = mem_pool_host
+        self._page_tokens = pool.page_size
+        memory: List[Memory] = []
+        try:
+            self._pages = self._read(pool)
+            self._suffix = suffix_of(self._config, self._pages.shape)
+            if self._pages.layout is not None:
+                memory = [Memory(MEMORY, self._pages.layout, pool.kv_buffer)]
+        except Exception as error:  # a pool of a later SGLang: the engine goes on without pages of ours
+            return self._job.say("pool", f"the host pool {type(pool).__name__}, layout {getattr(pool, 'layout', '?')}, "
+                                         f"cannot be used, so nothing is found and nothing is kept: {error!r}")
+        self._job.open(block=self._pages.page_bytes, memory=memory)
+
+    def batch_exists(self, keys: List[str], extra_info: Any = None) -> int:
+        """The number of leading pages that are stored."""
+        return self._job.match(self._keys(keys)) if keys else 0
+
+    def batch_get_v1(self, keys: List[str], host_indices: Any, extra_info: Any = None) -> List[bool]:
+        """Copy pages into the host pool; which have arrived."""
+        if self._pages is None:
+            return [False] * len(keys)
+        if self._pages.layout is None:
+            return self._job.get_values(self._keys(keys), self._pieces(host_indices))
+        return self._job.get_blocks(self._keys(keys), MEMORY, self._ids(keys, host_indices))
+
+    def batch_set_v1(self, keys: List[str], host_indices: Any, extra_info: Any = None) -> List[bool]:
+        """Copy pages out of the host pool; which are stored."""
+        pages = self._pages
+        if pages is None:
+            return [False] * len(keys)
+        if pages.layout is None:
+            return self._job.put_values(self._keys(keys), self._pieces(host_indices), [pages.page_bytes] * len(keys))
+        return self._job.put_blocks(self._keys(keys), MEMORY, self._ids(keys, host_indices), pages.page_bytes)
+
+    def exists(self, key: str) -> bool:
+        return self.batch_exists([key]) == 1
+
+    def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> Any:
+        """Copy one page into a tensor, which it returns; None: absent."""
+        return self.batch_get([key], [target_location])[0]
+
+    def batch_get(self, keys: List[str], target_locations: Any = None, target_sizes: Any = None) -> List[Any]:
+        tensors = list(target_locations or [])
+        if len(tensors) != len(keys) or any(one is None for one in tensors):
+            return [None] * len(keys)
+        arrived = self._job.get_values(self._keys(keys, "flat/"), tensors)
+        return [tensor if ok else None for tensor, ok in zip(tensors, arrived)]
+
+    def set(self, key: str, value: Any = None, target_location: Any = None, target_sizes: Any = None) -> bool:
+        """Store one page from a tensor."""
+        return self.batch_set([key], [value])
+
+    def batch_set(self, keys: List[str], values: Any = None, target_locations: Any = None,
+                  target_sizes: Any = None) -> bool:
+        tensors = list(values or [])
+        if len(tensors) != len(keys) or any(one is None for one in tensors):
+            return False
+        return all(self._job.put_values(self._keys(keys, "flat/"), tensors, [one.nbytes for one in tensors]))
+
+    def close(self) -> None:
+        """Leave the job."""
+        self._job.close()
+
+    # ---- pages ----
+
+    def _read(self, pool: Any) -> Pages:
+        tokens = pool.page_size
+        slots = pool.free_slots[:1].new_tensor(range(2 * tokens))
+        pointers, sizes = pool.get_page_buffer_meta(slots)
+        n = len(pointers) // 2
+        single = hasattr(pool.kv_buffer, "data_ptr")
+        dtype = getattr(pool.device_pool, "dtype", pool.dtype)  # two types of 8 bits share one type of storage
+        return pages_of(f"{pool.layout}/{dtype}", pointers[:n], pointers[n:], sizes[:n], pool.size // tokens,
+                        pool.kv_buffer.data_ptr() if single else -1)
+
+    def _keys(self, keys: Sequence[str], prefix: str = "") -> List[bytes]:
+        return [key_from_bytes(f"{prefix}{key}{self._suffix}", self._salt) for key in keys]
+
+    def _ids(self, keys: Sequence[str], host_indices: Any) -> List[int]:
+        return [int(slot) // self._page_tokens for slot in host_indices[::self._page_tokens].tolist()[:len(keys)]]
+
+    def _pieces(self, host_indices: Any) -> List[List[memoryview]]:
+        pointers, sizes = self.mem_pool_host.get_page_buffer_meta(host_indices)
+        views = [_view(pointer, size) for pointer, size in zip(pointers, sizes)]
+        n = len(views) * self._page_tokens // len(host_indices)
+        return [views[i:i + n] for i in range(0, len(views), n)]

@@ -1,0 +1,422 @@
+"""The parts of kvcl.lmcache and kvcl.sglang that need no engine: options, jobs that come and go, pages, batches."""
+
+import ctypes
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import kvcl
+from kvcl import _job, lmcache, sglang
+
+BLOCK = 4096
+
+
+@pytest.fixture
+def lines(caplog):
+    """What the engines' log got."""
+    caplog.set_level(logging.INFO, "kvcl")
+    return lambda: [record.getMessage() for record in caplog.records if record.name == "kvcl"]
+
+
+# ---- options ----
+
+
+def test_options_are_read_with_units_and_defaults():
+    found = _job.options("x", {"pool": "64M", "block": 4096, "timeout": 2, "replicas": "2", "nvme": None})
+    assert (found.pool, found.block, found.timeout, found.replicas, found.nvme) == (64 << 20, 4096, 2.0, 2, None)
+    for text, n in (("1", 1), ("4k", 4096), ("2 GiB", 2 << 30), ("3MB", 3 << 20), ("1T", 1 << 40)):
+        assert _job.options("x", {"pool": text}).pool == n
+
+
+@pytest.mark.parametrize("given, words", [
+    ({"pol": "1G"}, ["'pol'", "'pool'"]),
+    ({"time_out": 1, "pool": 1}, ["'time_out'", "'timeout'"]),
+    ({"pool": "many"}, ["pool", "'many'", "256K"]),
+    ({"pool": True}, ["pool", "True"]),
+    ({"pool": -1}, ["pool", "-1"]),
+    ({"pool": 1, "timeout": 0}, ["timeout", "seconds"]),
+    ({"pool": 1, "salt": 3}, ["salt", "string"]),
+    ({"nvme": "/x:1G"}, ["nvme", "pool"]),
+    ({}, ["pool", "rendezvous"]),
+])
+def test_a_wrong_option_is_refused_by_name(monkeypatch, given, words):
+    monkeypatch.delenv("KVCL_RENDEZVOUS", raising=False)
+    monkeypatch.delenv("KVCL_BOOT", raising=False)
+    with pytest.raises(ValueError) as refused:
+        _job.options("kvcl.x", given)
+    for word in ["kvcl.x"] + words:
+        assert word in str(refused.value)
+
+
+def test_the_page_of_options_names_each():
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../contrib/doc/engines")
+    with open(page) as file:
+        text = file.read()
+    for name in {**_job.OPTIONS, **lmcache.OPTIONS}:
+        assert f"\n    {name} " in text, name
+
+
+# ---- jobs ----
+
+
+def alone(**more):
+    return _job.Job("kvcl.x", _job.options("kvcl.x", {"pool": "64K", "block": BLOCK, **more}))
+
+
+def test_values_of_a_job_alone():
+    job = alone()
+    assert job.open()
+    keys = [kvcl.key_from_string(str(i)) for i in range(4)]
+    values = [os.urandom(n) for n in (BLOCK, 100, 3 * BLOCK, 0)]
+    assert job.has_values(keys) == [False] * 4
+    assert job.put_values(keys, values, [len(value) for value in values]) == [True] * 4
+    assert job.has_values(keys) == [True] * 4
+    out = [bytearray(len(value)) for value in values]
+    assert job.get_values(keys, out) == [True] * 4
+    assert [bytes(one) for one in out] == values
+    assert job.get_values(keys[:2], [bytearray(BLOCK), bytearray(101)]) == [True, False]  # another length
+    assert job.remove_values(keys[:1]) and job.has_values(keys) == [False, True, True, True]
+    job.close()
+    assert job.has_values(keys) == [False] * 4 and job.get_values(keys, out) == [False] * 4
+    assert job.put_values(keys, values, [1] * 4) == [False] * 4 and not job.remove_values(keys)
+
+
+def test_a_batch_larger_than_a_lot_is_put_in_several(monkeypatch):
+    monkeypatch.setattr(_job, "LOT_BYTES", 2 * BLOCK)
+    job = alone()
+    assert job.open()
+    keys = [kvcl.key_from_string(str(i)) for i in range(5)]
+    lots = []
+    put = job._put
+    monkeypatch.setattr(job, "_put", lambda o, k, v: lots.append(len(k)) or put(o, k, v))
+    assert job.put_values(keys, [bytes(BLOCK)] * 5, [BLOCK] * 5) == [True] * 5
+    assert lots == [2, 2, 1]
+    job.close()
+
+
+def test_a_full_store_is_false_and_logged_once(lines):
+    job = alone(pool=f"{2 * BLOCK}", timeout=1)
+    assert job.open()
+    keys = [kvcl.key_from_string(str(i)) for i in range(4)]
+    assert job.put_values(keys[:2], [bytes(BLOCK)] * 2, [BLOCK] * 2) == [True, True]
+    assert sum(job._opened.store.pin(keys[:2], 1, 60.0)) == 2
+    for _ in range(3):
+        assert job.put_values(keys[2:], [bytes(BLOCK)] * 2, [BLOCK] * 2) == [False, False]
+    assert len(lines()) == 1, lines()
+    job._opened.store.unpin(keys[:2], 1)
+    assert job.put_values(keys[2:], [bytes(BLOCK)] * 2, [BLOCK] * 2) == [True, True]
+    job.close()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Server:
+    """The other rank of a job of two, as kvcl_serve is: a pool, no calls of its own."""
+
+    def __init__(self, rendezvous, **more):
+        self.leave, self.context = threading.Event(), None
+        self.thread = threading.Thread(target=self.run, args=(rendezvous, more), daemon=True)
+        self.thread.start()
+
+    def run(self, rendezvous, more):
+        try:
+            with kvcl.Context(rendezvous=rendezvous, rank=0, size=2, **more) as self.context:
+                with kvcl.Store(self.context.world, dram_bytes=64 << 10, block_bytes=BLOCK):
+                    self.leave.wait()
+        except kvcl.KvclError:
+            pass
+
+    def end(self):
+        self.leave.set()
+        self.thread.join(60)
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_store_that_comes_goes_and_comes_again(monkeypatch, lines):
+    monkeypatch.setenv("KVCL_BOOT_TIMEOUT", "1s")
+    monkeypatch.setattr(_job, "AGAIN", (0.01,))
+    where = f"tcp://127.0.0.1:{free_port()}"
+    job = _job.Job("kvcl.x", _job.options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 0.01}))
+    keys = [kvcl.key_from_string(str(i)) for i in range(2)]
+    values = [os.urandom(BLOCK), os.urandom(100)]
+    assert not job.open()
+    assert job.has_values(keys) == [False, False]
+    assert job.put_values(keys, values, [BLOCK, 100]) == [False, False]
+    until(lambda: any("no store, so" in line for line in lines()))  # an attempt has failed: a line, once
+    for _ in range(2):
+        server = Server(where)
+        until(job.open)
+        out = [bytearray(BLOCK), bytearray(100)]
+        assert job.has_values(keys) == [False, False]
+        assert job.put_values(keys, values, [BLOCK, 100]) == [True, True]
+        assert job.get_values(keys, out) == [True, True] and [bytes(one) for one in out] == values
+        server.end()
+
+        def lost():
+            assert job.get_values(keys, out) == [False, False]
+            job.put_values(keys, values, [BLOCK, 100])
+            return job._opened is None
+
+        until(lost)
+    job.close()
+    assert sum("the store is lost" in line for line in lines()) == 2, lines()
+
+
+def test_a_wrong_secret_is_a_line_and_a_miss(monkeypatch, tmp_path, lines):
+    monkeypatch.setenv("KVCL_BOOT_TIMEOUT", "2s")
+    files = []
+    for name in "ab":
+        files.append(tmp_path / name)
+        files[-1].write_bytes(name.encode() * 64)
+        files[-1].chmod(0o600)
+    where = f"tcp://127.0.0.1:{free_port()}"
+    server = Server(where, secret_file=str(files[0]))
+    job = _job.Job("kvcl.x", _job.options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 60,
+                                                    "secret_file": str(files[1])}))
+    assert not job.open()
+    assert job.has_values([bytes(32)]) == [False]
+    assert len(lines()) == 1 and "secret" in lines()[0], lines()
+    job.close()
+    server.end()
+
+
+# ---- LMCache ----
+
+
+class Engine:
+    """What LMCache does with a client: submit, wait for the descriptor, drain."""
+
+    def __init__(self, **given):
+        self.client = lmcache.Client(**given)
+        self.got = {}
+
+    def __call__(self, what, *arguments):
+        number = getattr(self.client, f"submit_batch_{what}")(*arguments)
+        ready = select.poll()
+        ready.register(self.client.event_fd(), select.POLLIN)
+        while number not in self.got:
+            assert ready.poll(60000)
+            self.got.update((one[0], one[1:]) for one in self.client.drain_completions())
+        return self.got.pop(number)
+
+
+def names(n, first=0):
+    return [f"model@01000100@0@{i:064x}" for i in range(first, first + n)]
+
+
+def test_lmcache_gets_what_it_set():
+    engine = Engine(pool="1M")  # the size of a block is the first chunk's
+    values = [memoryview(bytearray(os.urandom(BLOCK))) for _ in range(5)] + [memoryview(bytearray(os.urandom(100)))]
+    out = [memoryview(bytearray(one.nbytes)) for one in values]
+    assert engine("exists", names(6)) == (True, "", [False] * 6)
+    assert engine("set", names(6), values) == (True, "", [True] * 6)
+    assert engine("exists", names(7)) == (True, "", [True] * 6 + [False])
+    assert engine("get", names(6), out) == (True, "", [True] * 6)
+    assert [bytes(one) for one in out] == [bytes(one) for one in values]
+    assert engine("get", names(2, 5), out[:2]) == (True, "", [False, False])  # another length, and absent
+    assert engine("delete", names(2)) == (True, "", [True, True])
+    assert engine("exists", names(6)) == (True, "", [False, False] + [True] * 4)
+    engine.client.close()
+    engine.client.close()
+    assert engine.client.drain_completions() == []
+
+
+def test_lmcache_runs_a_large_batch_in_parts(monkeypatch):
+    assert lmcache.parts_of([]) == [slice(0, 0)]
+    monkeypatch.setattr(lmcache, "PART_BYTES", 2 * BLOCK)
+    sizes = [BLOCK, BLOCK, 1, 5 * BLOCK, BLOCK, BLOCK, BLOCK]
+    assert [(part.start, part.stop) for part in lmcache.parts_of(sizes)] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
+    engine = Engine(pool="1M", threads=3)
+    values = [memoryview(bytearray(os.urandom(size))) for size in sizes]
+    out = [memoryview(bytearray(size)) for size in sizes]
+    assert engine("set", names(7), values) == (True, "", [True] * 7)
+    assert engine("delete", names(1, 3)) == (True, "", [True])
+    assert engine("get", names(7), out) == (True, "", [True] * 3 + [False] + [True] * 3)
+    assert all(bytes(a) == bytes(b) for i, (a, b) in enumerate(zip(out, values)) if i != 3)
+    assert engine("get", [], []) == (True, "", [])
+    engine.client.close()
+
+
+def test_lmcache_a_put_into_a_full_store_fails_and_a_get_does_not(lines):
+    engine = Engine(pool=f"{2 * BLOCK}", block=BLOCK, timeout=1)
+    value = memoryview(bytearray(os.urandom(BLOCK)))
+    assert engine("set", names(2), [value] * 2)[0]
+    store, keys = engine.client._job._opened.store, engine.client._keys(names(2))
+    assert sum(store.pin(keys, 1, 60.0)) == 2
+    ok, why, each = engine("set", names(1, 2), [value])
+    assert not ok and why and each == [False] and len(lines()) == 1
+    out = memoryview(bytearray(BLOCK))
+    assert engine("get", names(1), [out]) == (True, "", [True]) and out == value
+    engine.client.close()
+
+
+def test_lmcache_memory_of_another_format():
+    """LMCache's views are those of ctypes: format "<B"."""
+    engine = Engine(pool="1M", block=BLOCK)
+    array = (ctypes.c_ubyte * BLOCK)(*os.urandom(BLOCK))
+    out = (ctypes.c_ubyte * BLOCK)()
+    assert engine("set", names(1), [memoryview(array)])[0]
+    assert engine("get", names(1), [memoryview(out)]) == (True, "", [True])
+    assert bytes(out) == bytes(array)
+    engine.client.close()
+
+
+def test_lmcache_salts_keep_apart_and_faults_are_one_batch_s(lines):
+    engine = Engine(pool="1M", block=BLOCK, salt="a")
+    assert engine("set", names(1), [memoryview(bytes(BLOCK))])[0]
+    engine.client._salt = b"b"
+    assert engine("exists", names(1)) == (True, "", [False])
+    for _ in range(2):
+        ok, why, each = engine("get", [7], [memoryview(bytearray(BLOCK))])
+        assert not ok and why and each is None
+    assert len(lines()) == 1
+    assert engine("get", names(1), [memoryview(bytes(BLOCK))])[0] is False  # read-only memory
+    engine.client._salt = b"a"
+    assert engine("exists", names(1)) == (True, "", [True])
+    engine.client.close()
+
+
+def test_lmcache_refuses_what_cannot_work(monkeypatch):
+    monkeypatch.delenv("KVCL_RENDEZVOUS", raising=False)
+    for given, word in (({"pool": "1G", "thread": 1}, "'threads'"), ({"pool": "1G", "threads": 0}, "threads"),
+                        ({"pool": "1G", "nvme": "/x:1G"}, "block"),
+                        ({"pool": "1G", "rendezvous": "tcp://127.0.0.1:1"}, "block")):
+        with pytest.raises(ValueError, match=word):
+            lmcache.Client(**given)
+
+
+# ---- SGLang ----
+
+TOKENS, LAYERS, HEADS, DIM, PAGES = 4, 3, 2, 8, 6
+
+
+class Indices(list):
+    """A tensor of slots, as far as it is used."""
+
+    def tolist(self):
+        return list(self)
+
+    def __getitem__(self, at):
+        return Indices(super().__getitem__(at)) if isinstance(at, slice) else super().__getitem__(at)
+
+    def new_tensor(self, values):
+        return Indices(values)
+
+
+class Memory(bytearray):
+    def data_ptr(self):
+        return ctypes.addressof(ctypes.c_char.from_buffer(self))
+
+
+class Pool:
+    """A host pool of SGLang in its three layouts, for MHA (two planes) or MLA (one)."""
+
+    def __init__(self, layout, planes=2, split=False):
+        self.layout, self.page_size, self.size = layout, TOKENS, TOKENS * PAGES
+        self.dtype = "bf16"
+        self.device_pool = SimpleNamespace(dtype="bf16")
+        self.token = HEADS * DIM * 2
+        self.plane = self.token * LAYERS * self.size
+        self.planes = planes
+        self.page_bytes = planes * LAYERS * TOKENS * self.token
+        self.free_slots = Indices(range(self.size))
+        self.kv_buffer = Memory(os.urandom(planes * self.plane))
+        self.base = self.kv_buffer.data_ptr()
+        if split:  # K and V in buffers of their own
+            self.kept, self.kv_buffer = self.kv_buffer, (self.kv_buffer, self.kv_buffer)
+
+    def get_page_buffer_meta(self, indices):
+        pointers, page = [], TOKENS * self.token
+        for slot in list(indices)[::TOKENS]:
+            if self.layout == "layer_first":
+                for layer in range(LAYERS):
+                    pointers += [self.base + plane * self.plane + (layer * self.size + slot) * self.token
+                                 for plane in range(self.planes)]
+            else:
+                pointers += [self.base + plane * self.plane + slot * LAYERS * self.token
+                             for plane in range(self.planes)]
+        size = page if self.layout == "layer_first" else page * LAYERS
+        return pointers, [size] * len(pointers)
+
+    def page(self, number):
+        pointers, sizes = self.get_page_buffer_meta(Indices(range(number * TOKENS, (number + 1) * TOKENS)))
+        return b"".join(ctypes.string_at(pointer, size) for pointer, size in zip(pointers, sizes))
+
+
+def config(**more):
+    return SimpleNamespace(**{**dict(tp_rank=0, tp_size=1, pp_rank=0, pp_size=1, attn_cp_rank=0, attn_cp_size=1,
+                                     is_mla_model=False, model_name="m", extra_config={"kvcl": {"pool": "1M"}}),
+                              **more})
+
+
+def slots(*pages):
+    return Indices(slot for page in pages for slot in range(page * TOKENS, (page + 1) * TOKENS))
+
+
+@pytest.mark.parametrize("layout", ["layer_first", "page_first", "page_first_direct"])
+@pytest.mark.parametrize("planes", [1, 2])
+@pytest.mark.parametrize("split", [False, True])
+def test_sglang_pages_return_as_they_were(layout, planes, split):
+    pool = Pool(layout, planes, split)
+    storage = sglang.Storage(config(is_mla_model=planes == 1), {})
+    storage.register_mem_pool_host(pool)
+    assert (storage._pages.layout is None) == split and storage._pages.page_bytes == pool.page_bytes
+    keys = [f"{i:064x}" for i in range(3)]
+    assert storage.batch_exists(keys) == 0
+    assert storage.batch_set_v1(keys[:2], slots(0, 3)) == [True, True]
+    assert storage.batch_exists(keys) == 2 and storage.exists(keys[0]) and not storage.exists(keys[2])
+    before, others = [pool.page(0), pool.page(3)], [pool.page(i) for i in (0, 3, 4, 5)]
+    assert before[0] != before[1]
+    assert storage.batch_get_v1(keys, slots(2, 1, 0)) == [True, True, False]
+    assert [pool.page(2), pool.page(1)] == before
+    assert [pool.page(i) for i in (3, 4, 5)] == others[1:]  # no other page has changed
+    assert storage.batch_exists(keys[::-1]) == 0  # a leading run
+    storage.close()
+    assert storage.batch_set_v1(keys, slots(0, 1, 2)) == [False] * 3 and storage.batch_exists(keys) == 0
+
+
+def test_sglang_single_pages():
+    storage = sglang.Storage(config(), {})
+    storage.register_mem_pool_host(Pool("page_first"))
+    value = memoryview(bytearray(os.urandom(1000)))
+    assert storage.set("a", value) and storage.get("b", memoryview(bytearray(1000))) is None
+    out = memoryview(bytearray(1000))
+    assert storage.get("a", out) is out and bytes(out) == bytes(value)
+    assert storage.batch_get(["a"], None) == [None] and not storage.batch_set(["a"], [None])
+    storage.close()
+
+
+def test_sglang_keys_differ_where_bytes_do():
+    shapes = [sglang.suffix_of(config(**more), shape) for more, shape in (
+        ({}, "x"), ({}, "y"), ({"model_name": "n"}, "x"), ({"tp_size": 2}, "x"), ({"tp_size": 2, "tp_rank": 1}, "x"),
+        ({"pp_size": 2}, "x"), ({"pp_size": 2, "pp_rank": 1}, "x"), ({"attn_cp_size": 2}, "x"))]
+    assert len(set(shapes)) == len(shapes)
+    assert sglang.suffix_of(config(is_mla_model=True, tp_size=2, tp_rank=1), "x") == \
+        sglang.suffix_of(config(is_mla_model=True, tp_size=2), "x")
+
+
+def test_sglang_a_pool_that_cannot_be_read_costs_misses_alone(lines):
+    storage = sglang.Storage(config(), {})
+    storage.register_mem_pool_host(SimpleNamespace(page_size=TOKENS, layout="new"))
+    assert storage.batch_set_v1(["a"], slots(0)) == [False] and storage.batch_get_v1(["a"], slots(0)) == [False]
+    assert storage.batch_exists(["a"]) == 0 and len(lines()) == 1 and "new" in lines()[0]
+    with pytest.raises(ValueError, match="'pool'"):
+        sglang.Storage(config(extra_config={"kvcl": {"pools": 1}}))
+    with pytest.raises(ValueError, match="object"):
+        sglang.Storage(config(extra_config={"kvcl": "pool"}))
