@@ -118,6 +118,15 @@ def is_alone(found: SimpleNamespace) -> bool:
     return not (found.rendezvous or os.environ.get("KVCL_RENDEZVOUS") or os.environ.get("KVCL_BOOT"))
 
 
+def block_is_first(who: str, found: SimpleNamespace, what: str) -> bool:
+    """Whether the first value that is put gives the size of the pool's blocks. ValueError: option block is needed."""
+    first = found.pool != 0 and found.block == 0
+    if first and (found.nvme or not is_alone(found)):
+        raise ValueError(f"{who}: with nvme, or in a job of several ranks, pool needs block: the bytes of {what}, or a "
+                         f"part of it")
+    return first
+
+
 # ---- the store ----
 
 
@@ -127,6 +136,7 @@ class Opened(NamedTuple):
     context: Context
     store: Store
     caches: Dict[str, Cache]
+    timeout: float
 
 
 class Memory(NamedTuple):
@@ -149,7 +159,7 @@ def _lost(opened: Opened) -> bool:
 class Job:
     """The membership in a job, kept by a thread of its own: opened, and opened again when it is lost.
 
-    All methods may be called from any thread and raise no KvclError. Where there is no store they answer as if nothing
+    All methods may be called from any thread and raise nothing. Where there is no store they answer as if nothing
     were stored; nothing waits for the store, except open(), for at most the option connect.
     """
 
@@ -182,6 +192,10 @@ class Job:
                             self.who)
             return self._opened is not None
 
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
     def _keep(self) -> None:
         while True:
             opened = self._try()
@@ -212,7 +226,8 @@ class Job:
                               secret_file=o.secret_file)
             store = Store(context.world, dram_bytes=o.pool, block_bytes=self._block if o.pool else 0,
                           replicas=o.replicas, nvme=o.nvme)
-            return Opened(context, store, {m.name: context.cache(m.name, m.layout, m.buffers) for m in self._memory})
+            caches = {m.name: context.cache(m.name, m.layout, m.buffers) for m in self._memory}
+            return Opened(context, store, caches, o.timeout)
         except Exception as error:  # also a TypeError of an argument: it must not end the thread in silence
             status = getattr(error, "status", Status.ERR_INTERNAL)
             self.say(status, f"no store, so nothing is found and nothing is kept: {error}; it is tried again")
@@ -257,7 +272,9 @@ class Job:
             return body(opened)
         except KvclError as error:
             self.failed(opened, error)
-            return otherwise
+        except Exception as error:  # an argument that is no buffer, for example
+            self.say(type(error), f"a call failed: {error!r} (later failures of this kind are not logged)")
+        return otherwise
 
     def failed(self, opened: Opened, error: KvclError) -> None:
         """Log a failure, once of each kind, and give up a membership that is of no more use."""
@@ -289,34 +306,36 @@ class Job:
     def get_values(self, keys: Sequence[bytes], buffers: Sequence[Any]) -> List[bool]:
         """Which values have arrived in their buffers."""
         return self.call([False] * len(keys), lambda o: self.arrived(
-            o, o.store.get_values(keys, buffers, timeout=self.options.timeout)))
+            o, o.store.get_values(keys, buffers, timeout=o.timeout)))
 
-    def put_values(self, keys: Sequence[bytes], values: Sequence[Any], sizes: Sequence[int]) -> List[bool]:
-        """Which values are stored. sizes: their bytes."""
+    def put_values(self, keys: Sequence[bytes], values: Sequence[Any], sizes: Sequence[int],
+                   replicas: int = 0) -> List[bool]:
+        """Which values are stored. sizes: their bytes. replicas: copies; 0: as many as the store makes."""
         done: List[bool] = []
         while len(done) < len(keys):
-            first, end, lot = len(done), len(done), 0
-            while end < len(keys) and (end == first or lot + sizes[end] <= LOT_BYTES):
-                lot += sizes[end]
+            first, end, total = len(done), len(done), 0
+            while end < len(keys) and (end == first or total + sizes[end] <= LOT_BYTES):
+                total += sizes[end]
                 end += 1
-            done += [self.call(False, lambda o: self._put(o, keys[first:end], values[first:end]))] * (end - first)
+            lot = slice(first, end)
+            done += [self.call(False, lambda o: self._put(o, keys[lot], values[lot], replicas))] * (end - first)
         return done
 
-    def _put(self, opened: Opened, keys: Sequence[bytes], values: Sequence[Any]) -> bool:
-        opened.store.put_values(keys, values, timeout=self.options.timeout).wait()
+    def _put(self, opened: Opened, keys: Sequence[bytes], values: Sequence[Any], replicas: int) -> bool:
+        opened.store.put_values(keys, values, replicas=replicas, timeout=opened.timeout).wait()
         return True
 
     def has_values(self, keys: Sequence[bytes]) -> List[bool]:
         """Which keys name a value."""
         n = len(keys)
         both = list(keys) + [value_key(key) for key in keys]
-        found = self.call([False] * (2 * n), lambda o: o.store.exists_post(both, timeout=self.options.timeout).wait())
+        found = self.call([False] * (2 * n), lambda o: o.store.exists_post(both, timeout=o.timeout).wait())
         return [found[i] or found[n + i] for i in range(n)]
 
     def remove_values(self, keys: Sequence[bytes]) -> bool:
         """Remove values; whether they are gone."""
         def body(opened: Opened) -> bool:
-            opened.store.remove_values(keys, timeout=self.options.timeout)
+            opened.store.remove_values(keys, timeout=opened.timeout)
             return True
 
         return self.call(False, body)
@@ -326,13 +345,13 @@ class Job:
     def get_blocks(self, keys: Sequence[bytes], name: str, blocks: Sequence[int]) -> List[bool]:
         """Which blocks have arrived at their places in a memory of open()."""
         return self.call([False] * len(keys), lambda o: self.arrived(
-            o, o.store.get(keys, o.caches[name], blocks, timeout=self.options.timeout)))
+            o, o.store.get(keys, o.caches[name], blocks, timeout=o.timeout)))
 
     def put_blocks(self, keys: Sequence[bytes], name: str, blocks: Sequence[int], block_bytes: int) -> List[bool]:
         """Which blocks of a memory of open() are stored."""
         def body(opened: Opened) -> bool:
             opened.store.put(keys[at:at + lot], opened.caches[name], blocks[at:at + lot],
-                             timeout=self.options.timeout).wait()
+                             timeout=opened.timeout).wait()
             return True
 
         done: List[bool] = []
@@ -343,8 +362,8 @@ class Job:
 
     def match(self, keys: Sequence[bytes]) -> int:
         """The number of leading keys that the store has."""
-        return self.call(0, lambda o: o.store.match_post(keys, timeout=self.options.timeout).wait())
+        return self.call(0, lambda o: o.store.match_post(keys, timeout=o.timeout).wait())
 
     def has_blocks(self, keys: Sequence[bytes]) -> List[bool]:
         """Which keys name a block."""
-        return self.call([False] * len(keys), lambda o: o.store.exists_post(keys, timeout=self.options.timeout).wait())
+        return self.call([False] * len(keys), lambda o: o.store.exists_post(keys, timeout=o.timeout).wait())

@@ -14,7 +14,7 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
-from ._job import Job, Option, _number, is_alone, options
+from ._job import Job, Option, _number, block_is_first, options
 from ._keys import key_from_bytes
 
 WHO = "kvcl.lmcache"
@@ -55,9 +55,7 @@ class Client:
 
     def __init__(self, **given: Any) -> None:
         found = options(WHO, given, OPTIONS)
-        if found.pool and not found.block and (found.nvme or not is_alone(found)):
-            raise ValueError(f"{WHO}: with nvme, or in a job of several ranks, pool needs block: the bytes of "
-                             f"LMCache's chunk, or a part of it")
+        first = block_is_first(WHO, found, "LMCache's chunk")
         if not 1 <= found.threads <= 64:
             raise ValueError(f"{WHO}: option threads is {found.threads}: 1 to 64 are possible")
         self._salt = found.salt.encode()
@@ -70,7 +68,7 @@ class Client:
         self._tasks: "queue.SimpleQueue[Optional[Tuple[_Batch, int, Callable[[], List[bool]]]]]" = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._run, name=f"kvcl-lmcache-{i}", daemon=True)
                          for i in range(found.threads)]
-        self._first = found.pool != 0 and found.block == 0  # the first chunk gives the size of blocks
+        self._first = first
         if not self._first:
             self._job.open()
         for thread in self._threads:

@@ -62,7 +62,17 @@ def suffix_of(config: Any, shape: str) -> str:
 
     tp = "all" if get("is_mla_model", False) else f"{get('tp_rank', 0)}.{get('tp_size', 1)}"
     return (f"/sglang/{get('model_name', None) or ''}/tp{tp}/pp{get('pp_rank', 0)}.{get('pp_size', 1)}"
-            f"/cp{get('attn_cp_rank', 0)}.{get('attn_cp_size', 1)}/{shape}")
+            f"/cp{get('attn_cp_rank', 0)}.{get('attn_cp_size', 1)}/dcp{get('dcp_rank', 0)}.{get('dcp_size', 1)}"
+            f"/{shape}")
+
+
+def _kv_cache_dtype() -> str:
+    """SGLang's --kv-cache-dtype: two types of 8 bits have one type of storage, which is all that a pool names."""
+    try:
+        from sglang.srt.runtime_context import get_server_args
+        return str(get_server_args().kv_cache_dtype)
+    except Exception:  # no server, or another version: models of two such types need different salts
+        return ""
 
 
 def _view(address: int, size: int) -> memoryview:
@@ -94,7 +104,7 @@ class Storage(HiCacheStorage):
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
         """The pool that pages are copied from and into. Opens the store."""
         self.mem_pool_host = pool = mem_pool_host
-        self._page_tokens = pool.page_size
+        self._page_tokens = getattr(pool, "logical_page_size", pool.page_size)
         memory: List[Memory] = []
         try:
             self._pages = self._read(pool)
@@ -159,13 +169,11 @@ class Storage(HiCacheStorage):
     # ---- pages ----
 
     def _read(self, pool: Any) -> Pages:
-        tokens = pool.page_size
-        slots = pool.free_slots[:1].new_tensor(range(2 * tokens))
+        slots = pool.free_slots.new_tensor(list(range(2 * self._page_tokens)))
         pointers, sizes = pool.get_page_buffer_meta(slots)
         n = len(pointers) // 2
         single = hasattr(pool.kv_buffer, "data_ptr")
-        dtype = getattr(pool.device_pool, "dtype", pool.dtype)  # two types of 8 bits share one type of storage
-        return pages_of(f"{pool.layout}/{dtype}", pointers[:n], pointers[n:], sizes[:n], pool.size // tokens,
+        return pages_of(f"{pool.layout}/{pool.dtype}/{_kv_cache_dtype()}", pointers[:n], pointers[n:], sizes[:n], pool.size // pool.page_size,
                         pool.kv_buffer.data_ptr() if single else -1)
 
     def _keys(self, keys: Sequence[str], prefix: str = "") -> List[bytes]:

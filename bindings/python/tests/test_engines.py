@@ -94,7 +94,7 @@ def test_a_batch_larger_than_a_lot_is_put_in_several(monkeypatch):
     keys = [kvcl.key_from_string(str(i)) for i in range(5)]
     lots = []
     put = job._put
-    monkeypatch.setattr(job, "_put", lambda o, k, v: lots.append(len(k)) or put(o, k, v))
+    monkeypatch.setattr(job, "_put", lambda o, k, v, r: lots.append(len(k)) or put(o, k, v, r))
     assert job.put_values(keys, [bytes(BLOCK)] * 5, [BLOCK] * 5) == [True] * 5
     assert lots == [2, 2, 1]
     job.close()
@@ -286,7 +286,7 @@ def test_lmcache_salts_keep_apart_and_faults_are_one_batch_s(lines):
         ok, why, each = engine("get", [7], [memoryview(bytearray(BLOCK))])
         assert not ok and why and each is None
     assert len(lines()) == 1
-    assert engine("get", names(1), [memoryview(bytes(BLOCK))])[0] is False  # read-only memory
+    assert engine("get", names(1), [memoryview(bytes(BLOCK))]) == (True, "", [False])  # read-only memory
     engine.client._salt = b"a"
     assert engine("exists", names(1)) == (True, "", [True])
     engine.client.close()
@@ -330,7 +330,6 @@ class Pool:
     def __init__(self, layout, planes=2, split=False):
         self.layout, self.page_size, self.size = layout, TOKENS, TOKENS * PAGES
         self.dtype = "bf16"
-        self.device_pool = SimpleNamespace(dtype="bf16")
         self.token = HEADS * DIM * 2
         self.plane = self.token * LAYERS * self.size
         self.planes = planes
@@ -405,7 +404,7 @@ def test_sglang_single_pages():
 def test_sglang_keys_differ_where_bytes_do():
     shapes = [sglang.suffix_of(config(**more), shape) for more, shape in (
         ({}, "x"), ({}, "y"), ({"model_name": "n"}, "x"), ({"tp_size": 2}, "x"), ({"tp_size": 2, "tp_rank": 1}, "x"),
-        ({"pp_size": 2}, "x"), ({"pp_size": 2, "pp_rank": 1}, "x"), ({"attn_cp_size": 2}, "x"))]
+        ({"pp_size": 2}, "x"), ({"pp_size": 2, "pp_rank": 1}, "x"), ({"attn_cp_size": 2}, "x"), ({"dcp_size": 2}, "x"))]
     assert len(set(shapes)) == len(shapes)
     assert sglang.suffix_of(config(is_mla_model=True, tp_size=2, tp_rank=1), "x") == \
         sglang.suffix_of(config(is_mla_model=True, tp_size=2), "x")

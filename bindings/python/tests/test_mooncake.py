@@ -1,0 +1,88 @@
+"""kvcl.compat.mooncake: the calls and numbers that programs for mooncake.store use."""
+
+import ctypes
+import os
+import sys
+
+import pytest
+
+from kvcl.compat import mooncake
+from kvcl.compat.mooncake import MooncakeDistributedStore, ReplicateConfig
+
+
+@pytest.fixture
+def store(monkeypatch):
+    monkeypatch.delenv("KVCL_RENDEZVOUS", raising=False)
+    monkeypatch.setenv("MOONCAKE_KVCL", '{"block": "4K"}')
+    one = MooncakeDistributedStore()
+    assert one.setup("host", "http://x/metadata", 1 << 20, 1 << 20, "tcp", "", "x:50051") == 0
+    assert one.health_check() == 1 and one.get_hostname() == "host"
+    yield one
+    assert one.close() == 0
+
+
+def test_bytes_return_as_they_were_put(store):
+    value = os.urandom(10000)
+    assert store.get("a") == b"" and store.is_exist("a") == 0 and store.get_size("a") == -704
+    assert store.put("a", value) == 0 and store.get("a") == value
+    assert store.put_parts("b", value[:10], memoryview(value)[10:]) == 0 and store.get("b") == value
+    assert store.put_batch(["c", "d"], [b"", b"d"]) == 0 and store.get_batch(["c", "d", "e"]) == [b"", b"d", b""]
+    assert store.batch_is_exist(["a", "c", "e"]) == [1, 1, 0] and store.get_size("a") == 10000
+    assert store.put_batch(["a"], []) == -600
+    assert store.remove("a") == 0 and store.remove("a") == -704 and store.get("a") == b""
+    assert store.remove_all() > 0 and store.batch_is_exist(["b", "c", "d"]) == [0, 0, 0]
+
+
+def test_registered_buffers(store):
+    memory = (ctypes.c_ubyte * 20000)(*os.urandom(20000))
+    base = ctypes.addressof(memory)
+    before = bytes(memory)
+    assert store.put_from("a", base, 100) == -600  # not registered
+    assert store.register_buffer(base, 20000) == 0 and store.register_buffer(0, 1) == -600
+    assert store.put_from("a", base, 4096) == 0
+    assert store.batch_put_from(["b", "c"], [base + 10, base + 20], [100, 0]) == [0, 0]
+    assert store.batch_put_from_multi_buffers(["d"], [[base, base + 5000]], [[10, 20]], ReplicateConfig()) == [0]
+    assert store.get("d") == before[:10] + before[5000:5020]
+    assert store.get_into("a", base + 10000, 4096) == 4096 and bytes(memory)[10000:14096] == before[:4096]
+    assert store.batch_get_into(["b", "x", "c", "a"], [base + 15000] * 3 + [base + 19000], [4096, 10, 7, 1000]) == \
+        [100, -704, 0, -600]  # more room than needed, absent, empty, too little room
+    assert bytes(memory)[15000:15100] == before[10:110] and bytes(memory)[15100:] == before[15100:]
+    assert store.batch_get_into_multi_buffers(["d"], [[base + 16000, base + 17000]], [[10, 100]]) == [30]
+    assert bytes(memory)[17000:17020] == before[5000:5020]
+    assert store.get_into("a", base + 19000, 2000) == -600  # beyond the buffer
+    assert store.batch_get_into(["a"], [base], []) == [-600]
+    assert store.unregister_buffer(base) == 0 and store.unregister_buffer(base) == -600
+    assert store.get_into("a", base, 4096) == -600
+
+
+def test_what_is_missing_raises_with_its_name(store):
+    with pytest.raises(AttributeError, match="put_tensor"):
+        store.put_tensor
+    assert not hasattr(store, "remove_by_regex")
+    config = ReplicateConfig()
+    config.with_hard_pin = True
+    with pytest.raises(NotImplementedError, match="with_hard_pin"):
+        store.put("a", b"a", config)
+
+
+def test_without_a_store_calls_return_errors(monkeypatch):
+    one = MooncakeDistributedStore()
+    assert one.put("a", b"a") < 0 and one.get("a") == b"" and one.is_exist("a") < 0 and one.remove("a") < 0
+    assert one.get_size("a") < 0 and one.remove_all() < 0 and one.health_check() == 0
+    monkeypatch.setenv("MOONCAKE_KVCL", '{"blok": 1}')
+    with pytest.raises(ValueError, match="'block'"):
+        one.setup("host", "", 1 << 20)
+    monkeypatch.setenv("MOONCAKE_KVCL", "{}")
+    assert one.setup({"local_hostname": "h", "global_segment_size": 1 << 20}) == 0
+    assert one.put("a", bytes(9000)) == 0 and one.get("a") == bytes(9000)  # the first value gives the size of blocks
+    one.close()
+
+
+def test_install_answers_for_mooncake_store(monkeypatch):
+    monkeypatch.delitem(sys.modules, "mooncake", raising=False)
+    monkeypatch.delitem(sys.modules, "mooncake.store", raising=False)
+    mooncake.install()
+    from mooncake.store import MooncakeDistributedStore as found
+    assert found is MooncakeDistributedStore
+    monkeypatch.delitem(sys.modules, "mooncake")
+    monkeypatch.delitem(sys.modules, "mooncake.store")
