@@ -17,6 +17,7 @@ from ._cache import Cache, Layout
 from ._context import Context
 from ._errors import Busy, DeadHandle, KvclError, Shutdown, Status
 from ._comm import RankState
+from ._job_client import ClientStore
 from ._keys import value_key
 from ._request import Request
 from ._store import Store
@@ -78,6 +79,8 @@ OPTIONS: Dict[str, Option] = {
     "size": Option(_number, None, "the number of ranks of the job, kvcl_serve's included"),
     "rank": Option(_number, None, "this process's rank; without it ranks are given in order of arrival"),
     "secret_file": Option(_text, None, "a file (mode 0600) with the job's secret"),
+    "store": Option(_text, None, "the file that kvcl_serve --clients writes: the process is no rank of its job, and "
+                                 "uses its store through it; instead of rendezvous and pool"),
     "pool": Option(_bytes, 0, "memory of this process for the store; 0: other ranks have the pools (kvcl_serve)"),
     "block": Option(_bytes, 0, "bytes of a block of the pool; 0: what the engine stores at first"),
     "nvme": Option(_text, None, "/path/of/a/file:size, a second tier for the pool"),
@@ -107,23 +110,29 @@ def options(who: str, given: Mapping[str, Any], more: Optional[Mapping[str, Opti
     found = SimpleNamespace(**values)
     if found.nvme and not found.pool:
         raise ValueError(f"{who}: option nvme needs pool: it is a second tier of this process's pool")
-    if is_alone(found) and not found.pool:
+    if found.store:
+        for name in ("pool", "rendezvous", "size", "rank", "replicas"):
+            if getattr(found, name):
+                raise ValueError(f"{who}: option {name} is none of a client of kvcl_serve: leave out store, or {name}")
+    elif is_alone(found) and not found.pool:
         raise ValueError(f"{who}: give pool (such as \"4G\"), the memory of a store of this process alone, or "
-                         f"rendezvous and size, to use the pools of other ranks")
+                         f"rendezvous and size, or store, to use the pools of other ranks")
     return found
 
 
 def is_alone(found: SimpleNamespace) -> bool:
     """Whether the process is a job of its own."""
-    return not (found.rendezvous or os.environ.get("KVCL_RENDEZVOUS") or os.environ.get("KVCL_BOOT"))
+    environ = os.environ
+    return bool(found.store or not (found.rendezvous or environ.get("KVCL_RENDEZVOUS") or environ.get("KVCL_BOOT")))
 
 
 def block_is_first(who: str, found: SimpleNamespace, what: str) -> bool:
     """Whether the first value that is put gives the size of the pool's blocks. ValueError: option block is needed."""
-    first = found.pool != 0 and found.block == 0
-    if first and (found.nvme or not is_alone(found)):
-        raise ValueError(f"{who}: with nvme, or in a job of several ranks, pool needs block: the bytes of {what}, or a "
-                         f"part of it")
+    first = (found.pool != 0 or found.store is not None) and found.block == 0
+    if first and (found.store or found.nvme or not is_alone(found)):
+        part = "" if found.store else ", or a part of it"
+        raise ValueError(f"{who}: with store or nvme, or in a job of several ranks, block is needed: the bytes of "
+                         f"{what}{part}")
     return first
 
 
@@ -134,7 +143,7 @@ class Opened(NamedTuple):
     """A store, and the caches over the engine's memory, of one membership in a job."""
 
     context: Context
-    store: Store
+    store: Any  # Store or ClientStore
     caches: Dict[str, Cache]
     timeout: float
 
@@ -224,8 +233,12 @@ class Job:
         try:
             context = Context(boot="self" if is_alone(o) else None, rendezvous=o.rendezvous, rank=o.rank, size=o.size,
                               secret_file=o.secret_file)
-            store = Store(context.world, dram_bytes=o.pool, block_bytes=self._block if o.pool else 0,
-                          replicas=o.replicas, nvme=o.nvme)
+            store: Any = None
+            if o.store:
+                store = ClientStore(context, o.store, self._block, self.who, o.timeout)
+            else:
+                store = Store(context.world, dram_bytes=o.pool, block_bytes=self._block if o.pool else 0,
+                              replicas=o.replicas, nvme=o.nvme)
             caches = {m.name: context.cache(m.name, m.layout, m.buffers) for m in self._memory}
             return Opened(context, store, caches, o.timeout)
         except Exception as error:  # also a TypeError of an argument: it must not end the thread in silence

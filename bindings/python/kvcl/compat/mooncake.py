@@ -67,7 +67,9 @@ class MooncakeDistributedStore:
         if isinstance(local_hostname, dict):
             return self.setup(**local_hostname)
         self.close()
-        given = {"pool": int(global_segment_size), **json.loads(os.environ.get("MOONCAKE_KVCL", "{}"))}
+        given = json.loads(os.environ.get("MOONCAKE_KVCL", "{}"))
+        if "store" not in given:
+            given.setdefault("pool", int(global_segment_size))
         found = options(f"{WHO}: MOONCAKE_KVCL", given)
         self._host = str(local_hostname)
         self._salt = found.salt.encode()

@@ -1,0 +1,125 @@
+"""The store of a job that runs already, as kvcl._job uses one: through a kvcl_serve, by a process that is no rank.
+
+It has the calls of Store that Job makes, for blocks of one size. Values are blocks: a value of any other length is not
+stored. They travel through a cache of this process, since plain memory is none.
+"""
+
+import threading
+from typing import Any, Callable, List, Optional, Sequence
+
+from ._cache import Cache, Layout
+from ._client import Call, StoreClient
+from ._context import Context
+from ._errors import KvclError, Status, Unsupported, by_status
+
+STAGE_BYTES = 16 << 20
+
+_ERRORS = by_status()
+
+
+class Answer:
+    """What Job asks a Request: the result, or the status of each block."""
+
+    def __init__(self, result: Any = None, block_status: Optional[List[Status]] = None) -> None:
+        self.result, self.block_status = result, block_status
+
+    def wait(self) -> Any:
+        """The result; raises the first block's error."""
+        for status in self.block_status or ():
+            if status != Status.OK:
+                raise _ERRORS.get(status, KvclError)(f"a block of kvcl_serve: {status.name}")
+        return self.result
+
+
+def _pieces(value: Any) -> List[memoryview]:
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [memoryview(part).cast("B") for part in parts]
+
+
+class ClientStore:
+    """A StoreClient with the calls of Store. Any thread; one call at a time."""
+
+    def __init__(self, context: Context, file: str, block_bytes: int, text: str, timeout: float) -> None:
+        self._client = StoreClient(context, block_bytes=block_bytes, text=text, timeout=timeout)
+        self._client.connect(file, timeout)
+        self._context, self._block_bytes = context, block_bytes
+        self._lock = threading.Lock()
+        self._stage: Optional[Cache] = None
+        self._views: Sequence[memoryview] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server was lost."""
+        return not self._client.connected
+
+    def _run(self, post: Callable[[StoreClient], Call]) -> Any:
+        with self._lock:
+            return self._client.wait(post(self._client))
+
+    # ---- blocks and keys ----
+
+    def get(self, keys: Sequence[bytes], cache: Cache, blocks: Sequence[int], *, timeout: float) -> Answer:
+        return Answer(None, self._run(lambda client: client.get(keys, cache, blocks)))
+
+    def put(self, keys: Sequence[bytes], cache: Cache, blocks: Sequence[int], *, timeout: float) -> Answer:
+        return Answer(None, self._run(lambda client: client.put(keys, cache, blocks)))
+
+    def match_post(self, keys: Sequence[bytes], *, timeout: float) -> Answer:
+        return Answer(self._run(lambda client: client.match(keys)))
+
+    def exists_post(self, keys: Sequence[bytes], *, timeout: float) -> Answer:
+        return Answer(self._run(lambda client: client.exists(keys)))
+
+    # ---- values ----
+
+    def get_values(self, keys: Sequence[bytes], buffers: Sequence[Any], *, timeout: float) -> Answer:
+        return Answer(None, self._staged(keys, [_pieces(one) for one in buffers], self._get_lot, Status.ERR_NOT_FOUND))
+
+    def put_values(self, keys: Sequence[bytes], values: Sequence[Any], *, replicas: int = 0, timeout: float) -> Answer:
+        return Answer(None, self._staged(keys, [_pieces(one) for one in values], self._put_lot,
+                                         Status.ERR_BAD_LAYOUT))
+
+    def remove_values(self, keys: Sequence[bytes], *, timeout: float) -> None:
+        self._run(lambda client: client.remove(keys))
+
+    def value_sizes(self, keys: Sequence[bytes], *, timeout: float) -> List[Optional[int]]:
+        return [self._block_bytes if has else None for has in self._run(lambda client: client.exists(keys))]
+
+    def clear(self, *, timeout: float) -> int:
+        raise Unsupported("a client of kvcl_serve cannot clear its store")
+
+    def _staged(self, keys: Sequence[bytes], values: List[List[memoryview]], lot: Callable[..., List[Status]],
+                other: Status) -> List[Status]:
+        """Run lots of the stage's size. other: the status of a value that is no block."""
+        out = [other] * len(keys)
+        blocks = [i for i, value in enumerate(values) if sum(one.nbytes for one in value) == self._block_bytes]
+        with self._lock:
+            if self._stage is None:
+                layout = Layout.bytes(max(1, STAGE_BYTES // self._block_bytes), self._block_bytes)
+                self._stage = self._context.cache("kvcl client values", layout)
+                self._views = self._stage.bases
+            room = self._stage.layout.blocks
+            for first in range(0, len(blocks), room):
+                part = blocks[first:first + room]
+                for i, status in zip(part, lot([keys[i] for i in part], [values[i] for i in part])):
+                    out[i] = status
+        return out
+
+    def _get_lot(self, keys: List[bytes], values: List[List[memoryview]]) -> List[Status]:
+        statuses = self._client.wait(self._client.get(keys, self._stage, range(len(keys))))
+        at = 0
+        for status, value in zip(statuses, values):
+            end = at + self._block_bytes
+            for one in value if status == Status.OK else ():
+                one[:] = self._views[0][at:at + one.nbytes]
+                at += one.nbytes
+            at = end
+        return statuses
+
+    def _put_lot(self, keys: List[bytes], values: List[List[memoryview]]) -> List[Status]:
+        at = 0
+        for value in values:
+            for one in value:
+                self._views[0][at:at + one.nbytes] = one
+                at += one.nbytes
+        return self._client.wait(self._client.put(keys, self._stage, range(len(keys))))
