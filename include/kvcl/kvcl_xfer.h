@@ -37,7 +37,7 @@ typedef struct kvcl_xfer_params {
     uint64_t         timeout_ns;   /* the operation's deadline from now; 0, KVCL_WAIT_DEFAULT: KVCL_TIMEOUT;
                                     * KVCL_WAIT_FOREVER is refused */
     kvcl_req_cb_t    cb;           /* run once on completion; may be NULL */
-    void             *cb_arg;
+    void             *cb_arg;      /* of cb; with queue: kvcl_done_t.arg */
     kvcl_status_t    *status;      /* gets and puts of blocks, store calls: one entry a block (of the remote list),
                                       written before completion; may be NULL */
     const char       *remote_cache; /* put, get of blocks: name of the peer's cache; NULL: the local cache's name */
@@ -55,16 +55,17 @@ typedef struct kvcl_xfer_params {
     const void       *notify;      /* gets, puts: bytes for the peer's program, after the data (kvcl_notify_recv);
                                       copied by the call; NULL: none */
     size_t           notify_bytes; /* at most KVCL_NOTIFY_MAX; may be 0 with a notify that is not NULL */
+    kvcl_queue_h     queue;        /* in place of cb: the completion queue that records the end; NULL: none */
 } kvcl_xfer_params_t;
 #define KVCL_XFER_PARAMS_INIT                                                                                          \
-    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0}
+    {sizeof(kvcl_xfer_params_t), 0, 0, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, NULL, NULL, 0, 0, NULL, 0, NULL}
 #define KVCL_NOTIFY_MAX 8192u /* bytes of a notification */
 
 /*
- * The flags and fields of each call. All take timeout_ns. Calls that return a request take cb and cb_arg too;
+ * The flags and fields of each call. All take timeout_ns. Calls that return a request take cb, cb_arg and queue too;
  * kvcl_xfer_prepare and blocking calls (kvcl_store_match, for example, but not kvcl_store_match_post) do not. signal
- * means signal_mem, signal_offset and signal_add, notify means notify and notify_bytes. A flag or a field that a call does not take is refused by name
- * (KVCL_ERR_INVALID_PARAM): leave it 0.
+ * means signal_mem, signal_offset and signal_add, notify means notify and notify_bytes. A flag or a field that a call
+ * does not take is refused by name (KVCL_ERR_INVALID_PARAM): leave it 0.
  *
  *   call                      flags            fields
  *   kvcl_get                  BACKGROUND       status, remote_cache, stream, notify
@@ -117,7 +118,7 @@ typedef struct kvcl_xfer_params {
  *   kvcl_store_events         -                -
  *
  * kvcl_store_put_value and kvcl_store_get_value take the same as the calls for many values; a posting form (..._post)
- * takes the same as the plain one, and cb and cb_arg.
+ * takes the same as the plain one, and cb, cb_arg and queue.
  */
 
 /*
@@ -203,8 +204,8 @@ typedef enum { KVCL_XFER_GET = 0, KVCL_XFER_PUT = 1 } kvcl_xfer_dir_t;
  * checked, the peer and its cache's name looked up once. Nothing is sent.
  * @a local, @a remote: the layers, heads and tokens of each side; their blocks and n_blocks are not looked at, and
  * tokens, which count along a list, at each posting. @a params: flags, timeout_ns, remote_cache (copied) and, of a put,
- * the signal, for every posting; cb, cb_arg, status and info must not be set here. The communicator, the cache and the
- * signal's memory must outlive the handle and what is posted by it. Any thread.
+ * the signal, for every posting; cb, cb_arg, queue, status and info must not be set here. The communicator, the cache
+ * and the signal's memory must outlive the handle and what is posted by it. Any thread.
  * @return KVCL_OK; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_OUT_OF_RANGE (local layers or heads); KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_dir_t dir, kvcl_cache_h cache,
@@ -213,8 +214,8 @@ KVCL_API kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_d
 
 /**
  * Post it: the two lists of blocks mean what the selections of kvcl_get and kvcl_put do, as many blocks on both sides
- * where blocks have the same size. They are the caller's again on return. @a params (NULL: none): cb, cb_arg, status,
- * and a timeout_ns for this posting; nothing else may be set. Several threads may post by one handle at once.
+ * where blocks have the same size. They are the caller's again on return. @a params (NULL: none): cb, cb_arg, queue,
+ * status, and a timeout_ns for this posting; nothing else may be set. Several threads may post by one handle at once.
  * @return as kvcl_get and kvcl_put, at once and later by the request.
  */
 KVCL_API kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, size_t n_local,
@@ -294,7 +295,7 @@ KVCL_API kvcl_status_t kvcl_notify_recv(kvcl_comm_h comm, void *buf, size_t cap,
 /**
  * A request that completes when @a stream has done what it was given before the call, for whatever takes no
  * params.stream: its callback may mark a layer (kvcl_req_layer_ready) or post a collective or a put into the store.
- * @a params (NULL: none): timeout_ns, cb and cb_arg; nothing else may be set.
+ * @a params (NULL: none): timeout_ns, cb, cb_arg and queue; nothing else may be set.
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM (stream NULL, or being captured); KVCL_ERR_UNSUPPORTED (no driver);
  *         KVCL_ERR_NO_MEMORY; KVCL_ERR_IO (the driver). Later: KVCL_OK, KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED.
  */

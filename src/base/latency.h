@@ -35,6 +35,7 @@ typedef enum { KVCL_MEM_PATH_LOOP, KVCL_MEM_PATH_MAPPED, KVCL_MEM_PATH_NATIVE, K
 
 typedef struct kvcl_timing {
     uint64_t begun_ns; /* 0: not timed */
+    uint64_t bytes;    /* of payload that the call moved, for its record in a completion queue */
     uint8_t  op;       /* kvcl_latency_op_t; KVCL_LATENCY_NONE: not timed */
     uint8_t  path;     /* kvcl_mem_path_t, the farthest yet */
     uint8_t  weight;   /* number of calls that this one represents */

@@ -209,7 +209,7 @@ static kvcl_status_t finish_empty(const kvcl_coll_call_t *call, kvcl_coll_comm_t
     cc->seqs = ++call->comm->coll_seq;
     kvcl_plan_cache_put(&cc->plans, plan);
     kvcl_unlock(ctx);
-    return kvcl_req_instant(ctx, KVCL_OK, call->params.cb, call->params.cb_arg, req_p);
+    return kvcl_req_instant(ctx, KVCL_OK, call->len, &call->params, req_p);
 }
 
 static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
@@ -222,14 +222,10 @@ static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_coll_op_t *op, kv
     for (i = 0; i < op->plan->plan.npeers; ++i) {
         op->peers[i].peer = call->comm->peers[op->peers[i].rank];
     }
-    status = kvcl_req_start(&op->req, ctx, &kvcl_coll_class, call->params.timeout_ns, call->params.cb,
-                            call->params.cb_arg, req_p != NULL);
+    status = kvcl_req_post(&op->req, ctx, &kvcl_coll_class, &call->params, req_p);
     if (status == KVCL_OK) {
         op->seq      = call->comm->coll_seq++;
         op->cc->seqs = call->comm->coll_seq;
-        if (req_p != NULL) {
-            *req_p = kvcl_req_handle(&op->req);
-        }
         kvcl_coll_launch(op); /* op may be freed now */
     }
     kvcl_unlock(ctx);

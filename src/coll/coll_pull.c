@@ -148,7 +148,7 @@ static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
         pull->pull  = child;
         child->arg  = pull;
         /* No deadline of its own: the collective's stops it. */
-        status = kvcl_pull_start(op->req.ctx, child, UINT64_MAX, NULL, NULL, false);
+        status = kvcl_pull_start(op->req.ctx, child, UINT64_MAX);
     }
     if (status != KVCL_OK) {
         pull->state = KVCL_COLL_PULL_FREE;

@@ -256,6 +256,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
         kvcl_coll_comm_failure(cc, op->seq, status);
     }
     --cc->running;
+    op->req.timing.bytes = (status == KVCL_OK) ? op->total : 0;
     kvcl_req_complete(&op->req, status);
     begin_waiting(ctx, cc);
 }

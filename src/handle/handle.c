@@ -41,7 +41,7 @@ enum {
 };
 
 static const char *const kinds[] = {"handle", "context", "communicator", "cache", "memory", "imported memory", "store",
-                                    "prepared transfer", "tenant's handle of a store"};
+                                    "prepared transfer", "tenant's handle of a store", "completion queue"};
 
 kvcl_objects_t kvcl_objects;
 

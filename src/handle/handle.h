@@ -30,7 +30,8 @@ typedef enum kvcl_kind {
     KVCL_KIND_STORE,
     KVCL_KIND_XFER,
     KVCL_KIND_TENANT,
-    KVCL_KIND_LAST = KVCL_KIND_TENANT
+    KVCL_KIND_QUEUE,
+    KVCL_KIND_LAST = KVCL_KIND_QUEUE
 } kvcl_kind_t;
 
 /* ---- objects ---- */
@@ -79,7 +80,7 @@ bool kvcl_handle_may_free(const void *handle, kvcl_kind_t kind, const char *call
 
 /* ---- requests ---- */
 
-enum { KVCL_REQ_SLOT_ROOM = 240 };
+enum { KVCL_REQ_SLOT_ROOM = 272 };
 
 typedef struct kvcl_req_slot {
     _Alignas(16) unsigned char room[KVCL_REQ_SLOT_ROOM]; /* of a request that needs no memory of its own */

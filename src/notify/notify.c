@@ -164,12 +164,9 @@ static kvcl_status_t begin(kvcl_context_h ctx, notifying_t *op, const kvcl_xfer_
     kvcl_status_t status;
 
     kvcl_assert_locked(ctx);
-    status = kvcl_req_start(&op->req, ctx, &notify_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    status = kvcl_req_post(&op->req, ctx, &notify_class, p, req_p);
     if (status == KVCL_OK) {
         op->req.with = op->peer;
-        if (req_p != NULL) {
-            *req_p = kvcl_req_handle(&op->req);
-        }
     }
     return status;
 }
@@ -185,7 +182,7 @@ static kvcl_status_t get(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_
         pull->on_done = got;
         pull->arg     = op;
         op->moving    = &pull->req;
-        if (kvcl_pull_start(ctx, pull, UINT64_MAX, NULL, NULL, false) != KVCL_OK) {
+        if (kvcl_pull_start(ctx, pull, UINT64_MAX) != KVCL_OK) {
             op->moving = NULL;
             kvcl_pull_discard(pull);
             kvcl_req_complete(&op->req, KVCL_ERR_NO_MEMORY);
@@ -201,15 +198,16 @@ static kvcl_status_t get(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_
 
 static kvcl_status_t put(kvcl_context_h ctx, kvcl_put_t *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
-    notifying_t   *op = make(put->peer, put->self, p->notify, p->notify_bytes);
-    kvcl_status_t status = KVCL_ERR_NO_MEMORY;
+    const kvcl_xfer_params_t part = {.size = sizeof(part), .timeout_ns = UINT64_MAX};
+    notifying_t              *op    = make(put->peer, put->self, p->notify, p->notify_bytes);
+    kvcl_status_t            status = KVCL_ERR_NO_MEMORY;
 
     kvcl_lock(ctx);
     if ((op != NULL) && ((status = begin(ctx, op, p, req_p)) == KVCL_OK)) {
         put->on_done = has_put;
         put->arg     = op;
         op->moving   = &put->req;
-        if (kvcl_put_start(ctx, put, UINT64_MAX, NULL, NULL, false) != KVCL_OK) {
+        if (kvcl_put_start(ctx, put, &part, NULL) != KVCL_OK) {
             op->moving = NULL;
             kvcl_put_discard(put);
             kvcl_req_complete(&op->req, KVCL_ERR_NO_MEMORY);

@@ -228,7 +228,7 @@ static kvcl_status_t start(group_t *group)
         kvcl_list_add_tail(&in->active, &group->link);
         ++in->n_active;
         /* No deadline of its own: the recv's stops it. */
-        status = kvcl_pull_start(in->ctx, pull, UINT64_MAX, NULL, NULL, false);
+        status = kvcl_pull_start(in->ctx, pull, UINT64_MAX);
         if (status == KVCL_OK) {
             return KVCL_OK; /* the group may have been freed */
         }

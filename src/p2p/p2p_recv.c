@@ -172,14 +172,11 @@ static kvcl_status_t recv_post(kvcl_comm_h comm, kvcl_p2p_recv_t *recv, const kv
     recv->posted.matched = matched;
     kvcl_list_init(&recv->posted.link);
     kvcl_lock(ctx);
-    status = kvcl_req_start(&recv->req, ctx, &recv_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    status = kvcl_req_post(&recv->req, ctx, &recv_class, p, req_p);
     if (status != KVCL_OK) {
         kvcl_unlock(ctx);
         recv_release(&recv->req);
         return kvcl_fail(status, "no memory for a recv");
-    }
-    if (req_p != NULL) {
-        *req_p = kvcl_req_handle(&recv->req);
     }
     recv->req.with = from;
     if (kvcl_gate_pass(recv->gate, NULL, &recv->waiter) != KVCL_INPROGRESS) {

@@ -38,18 +38,24 @@ typedef struct send {
     kvcl_msg_send_t    msg;
 } send_t;
 
+static void complete(send_t *send, kvcl_status_t status)
+{
+    send->req.timing.bytes = (status == KVCL_OK) ? send->msg.len : 0;
+    kvcl_req_complete(&send->req, status);
+}
+
 static void send_idle(kvcl_offer_t *offer)
 {
     send_t *send = kvcl_container_of(offer, send_t, offer);
 
-    kvcl_req_complete(&send->req, send->final);
+    complete(send, send->final);
 }
 
 static void layers_idle(kvcl_layers_out_t *out)
 {
     send_t *send = out->owner;
 
-    kvcl_req_complete(&send->req, send->final);
+    complete(send, send->final);
 }
 
 static void send_finish(send_t *send, kvcl_status_t status)
@@ -60,7 +66,7 @@ static void send_finish(send_t *send, kvcl_status_t status)
             kvcl_layers_out_close(send->layers);
         }
     } else if (!send->offered) {
-        kvcl_req_complete(&send->req, status);
+        complete(send, status);
     } else if (send->offer.id != 0) {
         send->final = status;
         kvcl_offer_close(send->req.ctx, &send->offer);
@@ -270,14 +276,11 @@ static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, con
     send->waiter.fn    = send_peer_ready;
     kvcl_list_init(&send->waiter.link);
     kvcl_lock(ctx);
-    status = kvcl_req_start(&send->req, ctx, &send_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    status = kvcl_req_post(&send->req, ctx, &send_class, p, req_p);
     if (status != KVCL_OK) {
         kvcl_unlock(ctx);
         send_release(&send->req);
         return kvcl_fail(status, "no memory for a send");
-    }
-    if (req_p != NULL) {
-        *req_p = kvcl_req_handle(&send->req);
     }
     send->req.with = send->peer;
     status = kvcl_req_publish(&send->req);

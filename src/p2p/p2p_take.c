@@ -22,6 +22,7 @@ void kvcl_p2p_recv_finish(kvcl_p2p_recv_t *recv, kvcl_status_t status)
     if (recv->peer != NULL) {
         kvcl_p2p_send_done(recv->peer, recv->msg.msg.op, status);
     }
+    recv->req.timing.bytes = (status == KVCL_OK) ? recv->msg.len : 0;
     kvcl_req_complete(&recv->req, status);
 }
 
@@ -136,7 +137,7 @@ static kvcl_status_t recv_pull(kvcl_p2p_recv_t *recv, const void *data, size_t l
     }
     if (status == KVCL_OK) {
         recv->pull = pull;
-        status     = kvcl_pull_start(recv->req.ctx, pull, UINT64_MAX, NULL, NULL, false);
+        status     = kvcl_pull_start(recv->req.ctx, pull, UINT64_MAX);
     }
     if (status != KVCL_OK) {
         recv->pull = NULL;

@@ -1,11 +1,12 @@
 /*
- * The life of a request (req.h): started, published, completed, dropped, canceled; and requests that are final at once.
+ * The life of a request (req.h): started, published, completed, canceled; and requests that are final at once.
  *
  * Owns: a request's state, its holders, its places in the engine's heap of deadlines, map of ids and list of live
- * requests. The waits are in req_wait.c, the layers in req_layers.c, the sentences in req_error.c.
+ * requests. The waits are in req_wait.c, the layers in req_layers.c, the sentences in req_error.c, the release of a
+ * request in req_drop.c.
  * Invariants: a request becomes final once; it is released by its last holder, so never while a thread can reach it
  * by a valid handle.
- * Locks: the engine lock, except for kvcl_req_instant(), kvcl_req_drop() and the user's calls.
+ * Locks: the engine lock, except for kvcl_req_instant() and the user's calls.
  */
 #include "config.h"
 #include "req/req.h"
@@ -17,9 +18,9 @@
 #include "handle/fork.h"
 #include "handle/handle.h"
 #include "req/callback.h"
+#include "req/queue.h"
 #include "req/timeout.h"
 
-#include <stdlib.h>
 
 static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
                  bool user, int state)
@@ -32,6 +33,7 @@ static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cl
     req->why.fmt  = NULL;
     req->why.text = NULL;
     req->worded   = false;
+    req->queue    = NULL;
     req->cb       = cb;
     req->cb_arg   = cb_arg;
     atomic_init(&req->state, state);
@@ -77,6 +79,22 @@ kvcl_status_t kvcl_req_start(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req
     kvcl_list_add_tail(&eng->live, &req->live_link);
     wake_for(ctx, deadline);
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_req_post(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls,
+                            const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+{
+    kvcl_status_t status;
+
+    kvcl_assert_locked(ctx);
+    status = kvcl_req_start(req, ctx, cls, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    if ((status == KVCL_OK) && (p->queue != NULL)) {
+        kvcl_queue_join(req, p);
+    }
+    if ((status == KVCL_OK) && (req_p != NULL)) {
+        *req_p = kvcl_req_handle(req);
+    }
+    return status;
 }
 
 bool kvcl_req_stop_again(kvcl_req_t *req, uint64_t at_ns)
@@ -154,26 +172,11 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
     /* Final before any thread is notified, so that a notified thread sees it; the operation's hold keeps it until the
      * drop. */
     atomic_store_explicit(&req->state, status, memory_order_release);
+    if (req->queue != NULL) {
+        kvcl_queue_put(req);
+    }
     kvcl_engine_completed(ctx, req);
     kvcl_req_drop(req);
-}
-
-void kvcl_req_drop(kvcl_req_t *req)
-{
-    kvcl_req_slot_t *slot = req->slot;
-
-    if (atomic_fetch_sub_explicit(&req->holders, 1, memory_order_acq_rel) != 1) {
-        return;
-    }
-    kvcl_sentence_free(&req->why);
-    if (req->cls->release != NULL) {
-        req->cls->release(req);
-    } else {
-        free(req);
-    }
-    if (slot != NULL) {
-        kvcl_req_slot_put(slot);
-    }
 }
 
 static void stop_instant(kvcl_req_t *req, kvcl_status_t status)
@@ -190,14 +193,14 @@ static void release_instant(kvcl_req_t *req)
 static const kvcl_req_class_t instant_class = {.name = "instant", .stop = stop_instant, .release = release_instant};
 _Static_assert(sizeof(kvcl_req_t) <= KVCL_REQ_SLOT_ROOM, "a request fits into a slot");
 
-kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
+kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, uint64_t bytes, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p)
 {
     kvcl_req_slot_t *slot;
     kvcl_req_t      *req;
 
     atomic_fetch_add_explicit(&ctx->instant_ops, 1, memory_order_relaxed);
-    if ((cb == NULL) && (req_p == NULL)) {
+    if (!kvcl_req_is_awaited(p, req_p)) {
         return KVCL_OK;
     }
     slot = kvcl_req_slot_get();
@@ -205,7 +208,7 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a request");
     }
     req = (kvcl_req_t *)(void *)slot->room;
-    init(req, ctx, &instant_class, cb, cb_arg, req_p != NULL, final);
+    init(req, ctx, &instant_class, p->cb, p->cb_arg, (req_p != NULL) || (p->queue != NULL), final);
     req->slot = slot;
     if (final < 0) {
         kvcl_req_keep_sentence(req);
@@ -213,10 +216,19 @@ kvcl_status_t kvcl_req_instant(kvcl_context_h ctx, kvcl_status_t final, kvcl_req
     if (req_p != NULL) {
         *req_p = kvcl_req_handle(req);
     }
-    if ((cb != NULL) || (atomic_load_explicit(&ctx->engine.user_fd, memory_order_relaxed) >= 0)) {
+    if (p->queue != NULL) {
+        kvcl_queue_join(req, p);
+        req->timing.bytes = bytes;
+        atomic_fetch_add_explicit(&req->holders, 1, memory_order_relaxed); /* this call, until the engine is told */
+        kvcl_queue_put(req);
+    }
+    if ((p->cb != NULL) || (atomic_load_explicit(&ctx->engine.user_fd, memory_order_relaxed) >= 0)) {
         kvcl_lock(ctx);
         kvcl_engine_completed(ctx, req);
         kvcl_unlock(ctx);
+    }
+    if (p->queue != NULL) {
+        kvcl_req_drop(req);
     }
     return KVCL_OK;
 }

@@ -5,7 +5,8 @@
  * kvcl_req_complete() with the engine lock held. The deadline and the failure of a peer reach the operation through
  * cls->stop(req, status): it fences its buffers and completes with that status, now or later, unless it had finished.
  * Memory: a collected (test, wait) or detached request is released by cls->release after its callback ran.
- * A request is collected when it is over (callback.h): final, and its callback has returned.
+ * A request is collected when it is over (callback.h): final, and its callback has returned. One that was posted with a
+ * completion queue is collected by the call that drains its completion (queue.h).
  *
  * kvcl_req_instant() makes a request that is final at once without any lock: for transfers copied inside the post.
  */
@@ -17,7 +18,7 @@
 #include "base/list.h"
 #include "base/latency.h"
 #include "handle/handle.h"
-#include <kvcl/kvcl_req.h>
+#include <kvcl/kvcl_xfer.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -53,7 +54,7 @@ struct kvcl_request {
     const kvcl_req_class_t *cls;
     kvcl_req_slot_t        *slot;    /* of the user's handle; NULL: there is none */
     _Atomic int            state;    /* KVCL_INPROGRESS or the final status */
-    _Atomic int            holders;  /* the user's handle, the callback still to run */
+    _Atomic int            holders;  /* the user's handle, or the queue; the callback still to run */
     _Atomic int            called;   /* callback.c */
     uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
     kvcl_req_cb_t          cb;
@@ -64,7 +65,9 @@ struct kvcl_request {
     kvcl_sentence_t        why;      /* in progress: the reason of a failure; once failed: the whole sentence */
     bool                   worded;   /* why is the whole sentence */
     kvcl_heap_node_t       timer;
-    kvcl_list_t            done_link; /* engine->callbacks */
+    struct kvcl_queue_core *queue;   /* takes its completion; NULL: none */
+    uint64_t               posted_ns; /* with a queue: when the posting call began */
+    kvcl_list_t            done_link; /* engine->callbacks, or those that the queue holds */
     kvcl_list_t            peer_link; /* peer->reqs */
     kvcl_list_t            live_link; /* engine->live */
 };
@@ -76,6 +79,19 @@ struct kvcl_request {
  */
 kvcl_status_t kvcl_req_start(kvcl_req_t *req, struct kvcl_context *ctx, const kvcl_req_class_t *cls,
                              uint64_t timeout_ns, kvcl_req_cb_t cb, void *cb_arg, bool user) KVCL_MUST_CHECK;
+
+/**
+ * Engine lock held. kvcl_req_start for a user's call: deadline, callback and completion queue are those of its params.
+ * *req_p (unless NULL) is its handle.
+ */
+kvcl_status_t kvcl_req_post(kvcl_req_t *req, struct kvcl_context *ctx, const kvcl_req_class_t *cls,
+                            const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/** Does the poster of these learn the end of its operation? */
+static inline bool kvcl_req_is_awaited(const kvcl_xfer_params_t *p, const kvcl_req_h *req_p)
+{
+    return (p->cb != NULL) || (p->queue != NULL) || (req_p != NULL);
+}
 
 /** The user's handle of a request that was started with @a user. */
 kvcl_req_h kvcl_req_handle(kvcl_req_t *req);
@@ -103,11 +119,11 @@ static inline bool kvcl_req_is_done(const kvcl_req_t *req)
 }
 
 /**
- * No lock. The operation finished inside its posting call: make a request with its final status, or none if there is
- * neither req_p nor cb. The callback runs later, from progress.
+ * No lock. The operation finished inside its posting call: make a request with its final status, or none if nobody
+ * awaits it. The callback runs later, from progress. bytes: of payload that it moved.
  */
-kvcl_status_t kvcl_req_instant(struct kvcl_context *ctx, kvcl_status_t final, kvcl_req_cb_t cb, void *cb_arg,
-                               kvcl_req_h *req_p) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_req_instant(struct kvcl_context *ctx, kvcl_status_t final, uint64_t bytes,
+                               const kvcl_xfer_params_t *p, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /* ---- the sentence of a failure (req_error.c) ---- */
 

@@ -1,5 +1,6 @@
 /*
- * Collecting requests: kvcl_req_test, and kvcl_req_wait for one, any or all of a set.
+ * Collecting requests: kvcl_req_test, and kvcl_req_wait for one, any, some or all of a set. Those that were posted with
+ * a completion queue are collected in queue.c.
  *
  * Owns: nothing; a set is the caller's array of handles, and an entry that was collected becomes NULL.
  * Invariants: a handle is looked up again after each wait, since another thread may have collected it; a call returns
@@ -30,12 +31,22 @@ static kvcl_status_t collect(kvcl_req_t *req, bool notify)
     return status;
 }
 
+/* A request that its queue's drain collects. */
+static kvcl_status_t refuse_queued(const char *call)
+{
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the request was posted with params.queue: kvcl_req_drain of that "
+                     "queue collects it", call);
+}
+
 kvcl_status_t kvcl_req_test(kvcl_req_h handle)
 {
     kvcl_req_t *req = kvcl_req_slot_find(handle);
 
     if (req == NULL) {
         return kvcl_req_slot_refuse(handle, "kvcl_req_test");
+    }
+    if (req->queue != NULL) {
+        return refuse_queued("kvcl_req_test");
     }
     if (!kvcl_req_settle(req)) {
         (void)kvcl_engine_pass(req->ctx);
@@ -128,6 +139,9 @@ static kvcl_status_t check_set(const set_t *set, const char *call, kvcl_context_
         if ((set->reqs[i] != NULL) && (req == NULL)) {
             return kvcl_req_slot_refuse(set->reqs[i], call);
         }
+        if ((req != NULL) && (req->queue != NULL)) {
+            return refuse_queued(call);
+        }
         if ((req != NULL) && (*ctx_p != NULL) && (req->ctx != *ctx_p)) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: request %zu of %zu belongs to another context than those "
                              "before it; wait for the requests of each context in a separate call", call, i, set->n);
@@ -214,6 +228,9 @@ KVCL_UNGUARDED kvcl_status_t kvcl_req_wait(kvcl_req_h handle, uint64_t timeout_n
     if (req == NULL) {
         return kvcl_req_slot_refuse(handle, "kvcl_req_wait");
     }
+    if (req->queue != NULL) {
+        return refuse_queued("kvcl_req_wait");
+    }
     status = wait_set(&set, req->ctx, true, timeout_ns, "kvcl_req_wait");
     return (status == KVCL_OK) ? collect_at(&set, 0, true, "kvcl_req_wait") : status;
 }
@@ -243,12 +260,59 @@ kvcl_status_t kvcl_req_wait_any(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns,
     return collect_at(&set, set.at, true, "kvcl_req_wait_any");
 }
 
+/* Collect all of a set that are over. *count_p: how many; the error of the first that failed, or KVCL_OK. */
+static kvcl_status_t collect_over(set_t *set, size_t *indices, kvcl_status_t *statuses, size_t *count_p,
+                                  const char *call)
+{
+    kvcl_status_t first = KVCL_OK, status;
+    size_t        i;
+
+    *count_p = 0;
+    for (i = 0; i < set->n; ++i) {
+        if ((set->reqs[i] == NULL) || !is_settled(set, i)) {
+            continue;
+        }
+        status = collect_at(set, i, first == KVCL_OK, call);
+        first  = ((first == KVCL_OK) && (status < 0)) ? status : first;
+        if (indices != NULL) {
+            indices[*count_p] = i;
+        }
+        if (statuses != NULL) {
+            statuses[*count_p] = status;
+        }
+        ++*count_p;
+    }
+    return first;
+}
+
+kvcl_status_t kvcl_req_wait_some(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns, size_t *indices,
+                                 kvcl_status_t *statuses, size_t *count_p)
+{
+    set_t          set = {reqs, n, 0};
+    kvcl_context_h ctx;
+    kvcl_status_t  status;
+
+    if ((count_p == NULL) || (((reqs == NULL) || (indices == NULL)) && (n != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait_some: NULL argument");
+    }
+    status = check_set(&set, "kvcl_req_wait_some", &ctx);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (ctx == NULL) {
+        *count_p = 0;
+        return KVCL_OK;
+    }
+    status = wait_set(&set, ctx, false, timeout_ns, "kvcl_req_wait_some");
+    return (status == KVCL_OK) ? collect_over(&set, indices, statuses, count_p, "kvcl_req_wait_some") : status;
+}
+
 kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
 {
     set_t          set   = {reqs, n, 0};
     kvcl_status_t  first = KVCL_OK, waited, status;
     kvcl_context_h ctx;
-    size_t         i;
+    size_t         count;
 
     if ((reqs == NULL) && (n != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_req_wait_all: reqs is NULL");
@@ -258,11 +322,8 @@ kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t timeout_ns)
         return status;
     }
     waited = wait_set(&set, ctx, true, timeout_ns, "kvcl_req_wait_all");
-    for (i = 0; (i < n) && (waited != KVCL_ERR_BUSY); ++i) {
-        if ((reqs[i] != NULL) && is_settled(&set, i)) {
-            status = collect_at(&set, i, first == KVCL_OK, "kvcl_req_wait_all");
-            first  = ((first == KVCL_OK) && (status < 0)) ? status : first;
-        }
+    if (waited != KVCL_ERR_BUSY) {
+        first = collect_over(&set, NULL, NULL, &count, "kvcl_req_wait_all");
     }
     return (first != KVCL_OK) ? first : waited;
 }

@@ -300,6 +300,7 @@ kvcl_status_t kvcl_value_put_far(kvcl_store_h store, const kvcl_value_far_t *of,
 {
     far_put_t     put    = {.store = store, .of = of, .block = kvcl_value_block(store), .deadline_ns = deadline_ns};
     kvcl_status_t status = take_stage(&put);
+    uint64_t      bytes  = 0;
     size_t        i;
 
     if (put.stage == NULL) {
@@ -311,11 +312,13 @@ kvcl_status_t kvcl_value_put_far(kvcl_store_h store, const kvcl_value_far_t *of,
     status = make(&put);
     status = (status == KVCL_OK) ? put_all(&put) : status;
     release_stage(store);
-    for (i = 0; (of->params->status != NULL) && (status == KVCL_OK) && (i < of->n); ++i) {
-        of->params->status[i] = KVCL_OK;
+    for (i = 0; (status == KVCL_OK) && (i < of->n); ++i) {
+        bytes += put.skip[i] ? 0 : of->heads[i].bytes;
+        if (of->params->status != NULL) {
+            of->params->status[i] = KVCL_OK;
+        }
     }
     free(put.before);
     free(put.keys);
-    return (status == KVCL_OK) ? kvcl_req_instant(store->ctx, KVCL_OK, of->params->cb, of->params->cb_arg, req_p)
-                               : status;
+    return (status == KVCL_OK) ? kvcl_req_instant(store->ctx, KVCL_OK, bytes, of->params, req_p) : status;
 }

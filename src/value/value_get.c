@@ -170,15 +170,16 @@ static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
 {
     kvcl_context_h ctx    = get->store->ctx;
     kvcl_status_t  first  = KVCL_OK, why;
-    kvcl_req_cb_t  cb     = get->cb;
-    void           *arg   = get->cb_arg;
+    kvcl_xfer_params_t p  = get->params;
     kvcl_req_h     *req_p = get->req_p;
+    uint64_t       bytes  = 0;
     size_t         i, at, failed;
     char           what[256];
 
     for (i = 0; i < get->n; ++i) {
         why   = (get->ones[i].state == KVCL_VGET_DONE) ? get->ones[i].why : stopped;
         first = (first == KVCL_OK) ? why : first;
+        bytes += (why == KVCL_OK) ? get->ones[i].bytes : 0;
         if (get->statuses[0] != NULL) {
             get->statuses[0][i] = why;
         }
@@ -195,10 +196,11 @@ static kvcl_status_t finish(kvcl_vget_t *get, kvcl_status_t stopped)
             (void)kvcl_fail(first, "%s: %s", what, kvcl_status_text(first));
         }
         destroy(get);
-        return kvcl_req_instant(ctx, first, cb, arg, req_p);
+        return kvcl_req_instant(ctx, first, bytes, &p, req_p);
     }
     kvcl_lock(ctx);
     --get->store->ops;
+    get->req.timing.bytes = bytes;
     kvcl_req_complete(&get->req, first);
     kvcl_unlock(ctx);
     return KVCL_OK;
@@ -211,13 +213,10 @@ static kvcl_status_t start(kvcl_vget_t *get)
 
     kvcl_assert_locked(get->store->ctx);
     if (!get->started) {
-        status = kvcl_req_start(&get->req, get->store->ctx, &vget_class, kvcl_deadline_left(get->deadline_ns) + 1,
-                                get->cb, get->cb_arg, get->req_p != NULL);
-        get->started = (status == KVCL_OK);
-        get->store->ops += get->started ? 1 : 0;
-        if (get->started && (get->req_p != NULL)) {
-            *get->req_p = kvcl_req_handle(&get->req);
-        }
+        get->params.timeout_ns = kvcl_deadline_left(get->deadline_ns) + 1;
+        status                 = kvcl_req_post(&get->req, get->store->ctx, &vget_class, &get->params, get->req_p);
+        get->started           = (status == KVCL_OK);
+        get->store->ops       += get->started ? 1 : 0;
     }
     return status;
 }
@@ -346,7 +345,7 @@ static kvcl_status_t get_values(kvcl_store_h store, kvcl_store_tenant_t *tenant,
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu values are too many for one call", call, n);
     }
     if (n == 0) {
-        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+        return kvcl_req_instant(store->ctx, KVCL_OK, 0, &p, req_p);
     }
     if (kvcl_value_block(store) == 0) { /* no rank can have put one */
         for (i = 0; i < n; ++i) {
@@ -358,7 +357,7 @@ static kvcl_status_t get_values(kvcl_store_h store, kvcl_store_tenant_t *tenant,
             }
         }
         result = kvcl_store_absent(absent, n, n, 0, keys);
-        return kvcl_req_instant(store->ctx, result, p.cb, p.cb_arg, req_p);
+        return kvcl_req_instant(store->ctx, result, 0, &p, req_p);
     }
     result = make(store, keys, n, values, &get);
     if (result != KVCL_OK) {
@@ -367,8 +366,7 @@ static kvcl_status_t get_values(kvcl_store_h store, kvcl_store_tenant_t *tenant,
     get->tenant      = kvcl_tenant_hold(tenant);
     get->statuses[0] = status;
     get->statuses[1] = p.status;
-    get->cb          = p.cb;
-    get->cb_arg      = p.cb_arg;
+    get->params      = p;
     get->req_p       = req_p;
     get->deadline_ns = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
     return run(get);

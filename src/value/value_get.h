@@ -49,8 +49,7 @@ typedef struct kvcl_vget {
     kvcl_store_h      store;
     kvcl_store_tenant_t *tenant;   /* whose call it is, held; NULL: none */
     bool              started;
-    kvcl_req_cb_t     cb;
-    void              *cb_arg;
+    kvcl_xfer_params_t params;
     kvcl_req_h        *req_p;      /* until started */
     kvcl_status_t     *statuses[2];
     uint64_t          deadline_ns, block;

@@ -127,26 +127,39 @@ static kvcl_status_t put_parts(kvcl_value_work_t *work)
     return status;
 }
 
+static uint64_t bytes_new(const kvcl_value_work_t *work)
+{
+    uint64_t bytes = 0;
+    size_t   i;
+
+    for (i = 0; i < work->n; ++i) {
+        bytes += work->skip[i] ? 0 : work->heads[i].bytes;
+    }
+    return bytes;
+}
+
 /* List the blocks under the values' own keys, and have them copied. If other ranks are to have copies, parts stay
  * pinned until these have the heads: a copy of a head must not evict the parts that it names. */
 static kvcl_status_t list_new(kvcl_value_work_t *work, size_t n, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
-    kvcl_owner_t       *pool = work->put.store->value_pool;
-    kvcl_xfer_params_t inner = *p;
-    kvcl_status_t      status;
-    kvcl_req_h         req;
+    kvcl_owner_t        *pool  = work->put.store->value_pool;
+    kvcl_xfer_params_t  inner  = *p;
+    const kvcl_timing_t timing = {.bytes = bytes_new(work)};
+    kvcl_status_t       status;
+    kvcl_req_h          req;
 
     if ((work->put.copies == 1) || kvcl_list_is_empty(&work->put.kept)) {
-        return kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, NULL, p, req_p);
+        return kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, &timing, p, req_p);
     }
     inner.cb     = NULL;
     inner.cb_arg = NULL;
+    inner.queue  = NULL;
     status       = kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, NULL, &inner, &req);
     if (status != KVCL_OK) {
         return status;
     }
     status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* it has its deadline */
-    return kvcl_req_instant(work->put.store->ctx, status, p->cb, p->cb_arg, req_p);
+    return kvcl_req_instant(work->put.store->ctx, status, (status == KVCL_OK) ? timing.bytes : 0, p, req_p);
 }
 
 static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, const kvcl_xfer_params_t *params,
@@ -281,7 +294,7 @@ static kvcl_status_t put_all_of(kvcl_store_h store, kvcl_store_tenant_t *tenant,
 
     status = (status == KVCL_OK) ? kvcl_tenant_number(tenant, &p.tenant, call) : status;
     if ((status != KVCL_OK) || (n == 0)) {
-        return (status != KVCL_OK) ? status : kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+        return (status != KVCL_OK) ? status : kvcl_req_instant(store->ctx, KVCL_OK, 0, &p, req_p);
     }
     work = make(store, n);
     if (work == NULL) {

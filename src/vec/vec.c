@@ -215,7 +215,7 @@ static kvcl_status_t start(vec_t *vec, kvcl_call_id_t id, const kvcl_xfer_params
         return status;
     }
     if ((p.notify == NULL) && (!vec->push || (p.signal_mem == NULL)) && copied_now(vec, &status)) {
-        return kvcl_req_instant(vec->rmem->ctx, status, p.cb, p.cb_arg, req_p);
+        return kvcl_req_instant(vec->rmem->ctx, status, (status == KVCL_OK) ? vec->total : 0, &p, req_p);
     }
     return vec->push ? put(vec, &p, req_p) : get(vec, &p, req_p);
 }

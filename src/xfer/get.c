@@ -140,6 +140,13 @@ void kvcl_set_statuses(kvcl_status_t *statuses, size_t n, kvcl_status_t status)
     }
 }
 
+/* Only where its record needs it: a small copy takes less time than this sum. */
+static uint64_t moved_by(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, kvcl_status_t status,
+                         const kvcl_xfer_params_t *p)
+{
+    return ((p->queue != NULL) && (status == KVCL_OK)) ? kvcl_sel_bytes(&plan->cache->shape, local) : 0;
+}
+
 KVCL_UNGUARDED kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, kvcl_rcache_t *rcache,
                                const kvcl_sel_t *remote, bool push, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
@@ -151,7 +158,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, cons
         status = direct_fail(plan, local, remote, push, status);
     }
     kvcl_set_statuses(p->status, remote->n_blocks, status);
-    return kvcl_req_instant(plan->ctx, status, p->cb, p->cb_arg, req_p);
+    return kvcl_req_instant(plan->ctx, status, moved_by(plan, local, status, p), p, req_p);
 }
 
 kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
@@ -166,11 +173,7 @@ kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t 
         return kvcl_xfer_state(ctx)->notifier->get(ctx, pull, p, req_p);
     }
     kvcl_lock(ctx);
-    status = kvcl_pull_start(ctx, pull, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
-    if ((status == KVCL_OK) && (req_p != NULL)) {
-        pull->req.with = pull->peer;
-        *req_p         = kvcl_req_handle(&pull->req);
-    }
+    status = kvcl_pull_post(ctx, pull, p, req_p);
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
         kvcl_pull_discard(pull);

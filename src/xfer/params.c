@@ -6,13 +6,14 @@
 #include "base/error.h"
 #include "base/structs.h"
 #include "handle/handle.h"
+#include "req/queue.h"
 #include "req/timeout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The fields that a call may take beyond timeout_ns, cb and cb_arg, which all take; in the order of field_names. */
+/* The fields of a call beyond timeout_ns, cb, cb_arg and queue, which all take; in the order of field_names. */
 enum {
     STATUS        = 1 << 0,
     REMOTE_CACHE  = 1 << 1,
@@ -27,7 +28,7 @@ enum {
     TO_RANK       = 1 << 10,
     NOTIFY        = 1 << 11,
     NOTIFY_BYTES  = 1 << 12,
-    NO_CB         = 1 << 13, /* neither cb nor cb_arg */
+    NO_CB         = 1 << 13, /* neither cb nor cb_arg nor queue */
     NO_POST       = 1 << 14, /* a blocking call without a posting form: neither of them */
     SIGNAL        = SIGNAL_MEM | SIGNAL_OFFSET | SIGNAL_ADD,
     TOLD          = STREAM | NOTIFY | NOTIFY_BYTES,
@@ -154,6 +155,11 @@ static inline unsigned fields_set(const kvcl_xfer_params_t *p)
            ((p->notify != NULL) ? NOTIFY : 0u) | ((p->notify_bytes != 0) ? NOTIFY_BYTES : 0u);
 }
 
+static inline bool names_end(const kvcl_xfer_params_t *p)
+{
+    return (p->cb != NULL) || (p->cb_arg != NULL) || (p->queue != NULL);
+}
+
 static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
     const unsigned other = fields_set(p) & ~calls[call].fields, first = other & -other;
@@ -164,9 +170,13 @@ static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t ca
                          field_names[__builtin_ctz(first)], who_takes(0, first, who, sizeof(who)),
                          (first == STREAM) ? ", and post when kvcl_stream_done has completed" : "");
     }
-    if ((calls[call].fields & NO_CB) && ((p->cb != NULL) || (p->cb_arg != NULL))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb and cb_arg are fields of kvcl_xfer_post; leave them 0",
-                         calls[call].name);
+    if ((calls[call].fields & NO_CB) && names_end(p)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb, cb_arg and queue are fields of kvcl_xfer_post; leave "
+                         "them 0", calls[call].name);
+    }
+    if ((p->queue != NULL) && (p->cb != NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb and params.queue are both set: one of them may learn "
+                         "the end", calls[call].name);
     }
     if ((p->to_rank != 0) && !(p->flags & KVCL_PUT_TO)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.to_rank is %llu, but the flag KVCL_PUT_TO is not set",
@@ -188,22 +198,23 @@ static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
     const unsigned fields = calls[call].fields;
 
-    return ((fields_set(p) & (~fields | SIGNAL | TO_RANK | NOTIFY_BYTES)) | (fields & (NO_CB | NO_POST)) |
-            (p->flags & ~calls[call].flags)) == 0;
+    return (p->queue == NULL) &&
+           (((fields_set(p) & (~fields | SIGNAL | TO_RANK | NOTIFY_BYTES)) | (fields & (NO_CB | NO_POST)) |
+             (p->flags & ~calls[call].flags)) == 0);
 }
 
 /* A blocking call posts no request, so it runs no callback. */
 static kvcl_status_t check_waits(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
-    if ((p->cb == NULL) && (p->cb_arg == NULL)) {
+    if (!names_end(p)) {
         return KVCL_OK;
     }
     if (calls[call].fields & NO_POST) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb or cb_arg is set, but the call waits for its own end "
-                         "and has no posting form; leave them 0", calls[call].name);
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb, cb_arg or queue is set, but the call waits for its "
+                         "own end and has no posting form; leave them 0", calls[call].name);
     }
-    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb or cb_arg is set, but the call waits for its own end; "
-                     "leave them 0, or use %s_post", calls[call].name, calls[call].name);
+    return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb, cb_arg or queue is set, but the call waits for its own "
+                     "end; leave them 0, or use %s_post", calls[call].name, calls[call].name);
 }
 
 kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)
@@ -224,7 +235,14 @@ kvcl_status_t kvcl_xfer_params(const kvcl_xfer_params_t *params, kvcl_call_id_t 
     }
     status = (status == KVCL_OK) ? check_flags(out->flags, call) : status;
     status = (status == KVCL_OK) ? check_fields(out, call) : status;
-    return ((status == KVCL_OK) && (calls[call].fields & NO_POST)) ? check_waits(out, call) : status;
+    if ((status == KVCL_OK) && (calls[call].fields & NO_POST)) {
+        return check_waits(out, call);
+    }
+    if ((status == KVCL_OK) && (out->queue != NULL)) {
+        status = kvcl_handle_check(out->queue, KVCL_KIND_QUEUE, calls[call].name);
+        kvcl_queue_begin();
+    }
+    return status;
 }
 
 kvcl_status_t kvcl_xfer_params_waits(const kvcl_xfer_params_t *params, kvcl_call_id_t call, kvcl_xfer_params_t *out)

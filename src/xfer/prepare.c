@@ -77,6 +77,7 @@ static kvcl_status_t lay_over(const kvcl_xfer_params_t *params, kvcl_xfer_params
     }
     p->cb         = own.cb;
     p->cb_arg     = own.cb_arg;
+    p->queue      = own.queue;
     p->status     = own.status;
     p->stream     = own.stream;
     p->notify     = own.notify;

@@ -115,6 +115,7 @@ void kvcl_pull_finish(kvcl_pull_t *pull, kvcl_status_t status)
         }
     }
     if (status == KVCL_OK) {
+        pull->req.timing.bytes = pull->total;
         pull->req.ctx->stats.bytes_in += pull->push ? 0 : pull->total;
         pull->req.ctx->stats.bytes_out += pull->push ? pull->total : 0;
         status = pull->any_failed ? KVCL_ERR_NOT_FOUND : KVCL_OK;
@@ -373,8 +374,7 @@ void kvcl_pull_step(kvcl_pull_t *pull)
     move(pull);
 }
 
-kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns, kvcl_req_cb_t cb,
-                              void *cb_arg, bool user)
+kvcl_status_t kvcl_pull_post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_status_t status;
     size_t        i;
@@ -386,9 +386,10 @@ kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t ti
     for (i = 0; (pull->status != NULL) && (i < pull->remote.n_blocks); ++i) {
         pull->status[i] = KVCL_INPROGRESS;
     }
-    status = kvcl_req_start(&pull->req, ctx, &pull_class, timeout_ns, cb, cb_arg, user);
+    status = kvcl_req_post(&pull->req, ctx, &pull_class, p, req_p);
     if (status == KVCL_OK) {
         pull->req.timing.op = pull->op;
+        pull->req.with      = kvcl_req_is_awaited(p, req_p) ? pull->peer : NULL;
         kvcl_pull_step(pull);
     }
     return status;

@@ -93,14 +93,21 @@ kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel) KVC
 kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
 
 /**
- * Lock held. user: the request is the user's, with cb; otherwise the pull belongs to the operation behind on_done and
- * is freed after it.
+ * Lock held. A user's call: the request is the user's.
  * @return KVCL_OK: it ends later, or has ended inside this call (on_done too); or an error: nothing was done, the pull
  *         is still the caller's.
  */
-kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns, kvcl_req_cb_t cb,
-                              void *cb_arg, bool user) KVCL_MUST_CHECK;
-/** Lock not held: start a get of the user's, with its notification. Takes the pull, and the gate (NULL: none), also on failure. */
+kvcl_status_t kvcl_pull_post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+/** The same for a part of an operation, the one behind on_done: the pull is freed after that. */
+static inline kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns)
+{
+    const kvcl_xfer_params_t p = {.size = sizeof(p), .timeout_ns = timeout_ns};
+
+    kvcl_assert_locked(ctx);
+    return kvcl_pull_post(ctx, pull, &p, NULL);
+}
+/** Lock not held: a get of the user's, with its notification. Takes the pull, and the gate (NULL: none), always. */
 kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
                              kvcl_req_h *req_p) KVCL_MUST_CHECK;
 /** Lock held: end it with status, now or when its operations in flight have ended. */

@@ -51,9 +51,9 @@ typedef struct kvcl_put {
  */
 kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
                              kvcl_req_h *req_p) KVCL_MUST_CHECK;
-/** Lock held: the put that kvcl_put_begin has prepared; user, cb: as kvcl_req_start. On failure it is the caller's. */
-kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, uint64_t timeout_ns, kvcl_req_cb_t cb, void *cb_arg,
-                             bool user) KVCL_MUST_CHECK;
+/** Lock held: the put that kvcl_put_begin has prepared; p and req_p: as kvcl_req_post. On failure it is the caller's. */
+kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
 /** Frees a put that was not started. */
 void          kvcl_put_discard(kvcl_put_t *put);
 

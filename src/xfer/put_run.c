@@ -22,6 +22,7 @@
 static void complete(kvcl_put_t *put, kvcl_status_t status)
 {
     kvcl_set_statuses(put->status, put->n_status, status);
+    put->req.timing.bytes = (status == KVCL_OK) ? put->total : 0;
     if (put->on_done != NULL) {
         put->on_done(put, status);
     }
@@ -277,14 +278,13 @@ static kvcl_pull_t *make_direct(kvcl_put_t *put)
     return pull;
 }
 
-kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, uint64_t timeout_ns, kvcl_req_cb_t cb, void *cb_arg,
-                             bool user)
+kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_pull_t   *direct = put->direct;
     kvcl_status_t status;
 
     kvcl_assert_locked(ctx);
-    status = kvcl_req_start(&put->req, ctx, &put_class, timeout_ns, cb, cb_arg, user);
+    status = kvcl_req_post(&put->req, ctx, &put_class, p, req_p);
     if (status != KVCL_OK) {
         return status;
     }
@@ -293,7 +293,7 @@ kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, uint64_t timeo
     status             = kvcl_req_publish(&put->req);
     if (status == KVCL_OK) {
         /* The pull has no deadline: the put's stops it. */
-        status = kvcl_pull_start(ctx, direct, UINT64_MAX, NULL, NULL, false);
+        status = kvcl_pull_start(ctx, direct, UINT64_MAX);
     }
     if (status != KVCL_OK) {
         put->direct = NULL;
@@ -323,10 +323,7 @@ kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *g
         return kvcl_xfer_state(ctx)->notifier->put(ctx, put, p, req_p);
     }
     kvcl_lock(ctx);
-    status = kvcl_put_start(ctx, put, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
-    if ((status == KVCL_OK) && (req_p != NULL)) {
-        *req_p = kvcl_req_handle(&put->req);
-    }
+    status = kvcl_put_start(ctx, put, p, req_p);
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
         kvcl_put_discard(put);
@@ -349,7 +346,7 @@ static bool begin_again(kvcl_put_t *put)
     }
     put->requested_again = true;
     put->direct          = direct;
-    if (kvcl_pull_start(put->req.ctx, direct, UINT64_MAX, NULL, NULL, false) != KVCL_OK) {
+    if (kvcl_pull_start(put->req.ctx, direct, UINT64_MAX) != KVCL_OK) {
         put->direct = NULL;
         kvcl_pull_discard(direct);
         return false;

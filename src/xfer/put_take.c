@@ -196,7 +196,7 @@ static kvcl_status_t take_offered(taking_t *taking, const kvcl_sel_t *sel)
             taking->user.revoked = revoked;
             kvcl_region_hold(taking->region, &taking->user);
         }
-        status = kvcl_pull_start(taking->ctx, pull, 0, NULL, NULL, false);
+        status = kvcl_pull_start(taking->ctx, pull, 0);
         if (status == KVCL_OK) {
             return KVCL_INPROGRESS;
         }

@@ -52,14 +52,9 @@ static kvcl_status_t post(kvcl_context_h ctx, kvcl_gate_t *gate, const kvcl_xfer
     wait->waiter.fn = wait_over;
     kvcl_list_init(&wait->waiter.link);
     kvcl_lock(ctx);
-    status = kvcl_req_start(&wait->req, ctx, &wait_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
-    if (status == KVCL_OK) {
-        if (req_p != NULL) {
-            *req_p = kvcl_req_handle(&wait->req);
-        }
-        if (kvcl_gate_pass(gate, NULL, &wait->waiter) != KVCL_INPROGRESS) {
-            kvcl_req_complete(&wait->req, KVCL_OK);
-        }
+    status = kvcl_req_post(&wait->req, ctx, &wait_class, p, req_p);
+    if ((status == KVCL_OK) && (kvcl_gate_pass(gate, NULL, &wait->waiter) != KVCL_INPROGRESS)) {
+        kvcl_req_complete(&wait->req, KVCL_OK);
     }
     kvcl_unlock(ctx);
     if (status != KVCL_OK) {
@@ -86,5 +81,5 @@ kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const kvcl_xfer
     if (status != KVCL_OK) {
         return status;
     }
-    return (gate == NULL) ? kvcl_req_instant(ctx, KVCL_OK, p.cb, p.cb_arg, req_p) : post(ctx, gate, &p, req_p);
+    return (gate == NULL) ? kvcl_req_instant(ctx, KVCL_OK, 0, &p, req_p) : post(ctx, gate, &p, req_p);
 }

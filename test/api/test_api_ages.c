@@ -102,6 +102,51 @@ static void other_params(void)
     p = grown(&now, sizeof(now), sizeof(now) + 8, 1);
     IS(kvcl_recv_bytes(world, 0, 1, in, 4, p, &req) == KVCL_ERR_INVALID_PARAM);
     free(p);
+    p = cut(&now, offsetof(kvcl_xfer_params_t, queue)); /* from before completion queues */
+    IS(kvcl_send_bytes(world, 0, 1, "abc", 4, p, &sent) == KVCL_OK);
+    IS(kvcl_recv_bytes(world, 0, 1, in, 4, p, &req) == KVCL_OK);
+    free(p);
+    IS((kvcl_req_wait(req, KVCL_WAIT_FOREVER) == KVCL_OK) && (kvcl_req_wait(sent, KVCL_WAIT_FOREVER) == KVCL_OK));
+    kvcl_finalize(ctx);
+}
+
+/* Records of another length than this library's: each is written as far as both know it. */
+static void records(void)
+{
+    enum { N = 3, GROWN = sizeof(kvcl_done_t) + 16 };
+    kvcl_init_params_t init = KVCL_INIT_PARAMS_INIT;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    unsigned char      out[N * GROWN];
+    kvcl_done_t        first;
+    kvcl_context_h     ctx;
+    kvcl_comm_h        world;
+    kvcl_queue_h       queue;
+    kvcl_req_h         req;
+    char               in[8];
+    size_t             n = 0, i;
+
+    init.boot = "self";
+    IS(kvcl_init(&init, &ctx) == KVCL_OK);
+    IS(kvcl_comm_world(ctx, &world) == KVCL_OK);
+    IS(kvcl_queue_create(&queue) == KVCL_OK);
+    params.queue = queue;
+    for (i = 0; i < N; ++i) {
+        params.cb_arg = (void *)(i + 1);
+        IS(kvcl_recv_bytes(world, 0, 1, in, 4, &params, &req) == KVCL_OK);
+        kvcl_req_cancel(req);
+    }
+    memset(out, 0xaa, sizeof(out));
+    IS(kvcl_req_drain(queue, (kvcl_done_t *)(void *)out, 24, N, &n) == KVCL_ERR_INVALID_PARAM);
+    IS((kvcl_req_drain(queue, (kvcl_done_t *)(void *)out, GROWN, N - 1, &n) == KVCL_OK) && (n == N - 1));
+    for (i = 0; i < N - 1; ++i) {
+        memcpy(&first, out + (i * GROWN), sizeof(first));
+        IS((first.arg == (void *)(i + 1)) && (first.status == KVCL_ERR_CANCELED));
+        IS((out[(i * GROWN) + sizeof(first)] == 0) && (out[((i + 1) * GROWN) - 1] == 0));
+    }
+    IS(out[(N - 1) * GROWN] == 0xaa); /* a record that was not filled */
+    IS((kvcl_req_drain(queue, (kvcl_done_t *)(void *)out, GROWN, 0, &n) == KVCL_OK) && (n == 0));
+    IS((kvcl_req_drain(queue, (kvcl_done_t *)(void *)out, GROWN, N, &n) == KVCL_OK) && (n == 1));
+    kvcl_queue_destroy(queue);
     kvcl_finalize(ctx);
 }
 
@@ -133,6 +178,7 @@ int main(void)
 {
     init_params();
     other_params();
+    records();
     unknown_setting();
     printf("%d passed, %d failed, 0 skipped\n", passed, failed);
     return (failed == 0) ? 0 : 1;

@@ -160,6 +160,29 @@ START_TEST(a_dead_store)
 }
 END_TEST
 
+START_TEST(a_dead_queue)
+{
+    kvcl_done_t  done[2];
+    kvcl_queue_h dead;
+
+    TAKEN(kvcl_queue_create(&dead));
+    kvcl_queue_destroy(dead);
+    SAID("kvcl_queue_destroy: the completion queue was freed already", kvcl_queue_destroy(dead));
+    DEAD("kvcl_req_drain: the completion queue was freed already",
+         kvcl_req_drain(dead, done, sizeof(done[0]), 2, &out.n));
+    DEAD(freed, kvcl_queue_fd(dead, &out.fd));
+    REFUSED(INVALID_PARAM, "the completion queue is a context",
+            kvcl_req_drain((kvcl_queue_h)(void *)ctx, done, sizeof(done[0]), 2, &out.n));
+    REFUSED(INVALID_PARAM, "queue_p", kvcl_queue_create(NULL));
+    TAKEN(kvcl_queue_create(&dead));
+    REFUSED(INVALID_PARAM, "fd_p", kvcl_queue_fd(dead, NULL));
+    REFUSED(INVALID_PARAM, "NULL argument", kvcl_req_drain(dead, NULL, sizeof(done[0]), 2, &out.n));
+    REFUSED(INVALID_PARAM, "NULL argument", kvcl_req_drain(dead, done, sizeof(done[0]), 2, NULL));
+    kvcl_queue_destroy(dead);
+    kvcl_queue_destroy(NULL);
+}
+END_TEST
+
 static void no_latency(void *arg, const kvcl_latency_info_t *info)
 {
     (void)arg;
@@ -370,6 +393,7 @@ int main(void)
     tcase_add_test(tcase, a_dead_cache);
     tcase_add_test(tcase, dead_memory);
     tcase_add_test(tcase, a_dead_store);
+    tcase_add_test(tcase, a_dead_queue);
     tcase_add_test(tcase, a_dead_context);
     tcase_add_test(tcase, addresses_are_not_used_again);
     tcase_add_test(tcase, other_kinds_are_named);

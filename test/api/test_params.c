@@ -317,9 +317,62 @@ START_TEST(a_call_that_waits_refuses_a_callback)
     with_cb.cb      = never;
     with_arg.cb_arg = plain;
     snprintf(form, sizeof(form), waits[_i].post ? "use %s_post" : "no posting form", waits[_i].name);
-    REFUSED(INVALID_PARAM, "params.cb or cb_arg", waits[_i].call(&with_cb, &req));
+    REFUSED(INVALID_PARAM, "params.cb, cb_arg or queue", waits[_i].call(&with_cb, &req));
     REFUSED(INVALID_PARAM, waits[_i].name, waits[_i].call(&with_arg, &req));
     REFUSED(INVALID_PARAM, form, waits[_i].call(&with_cb, &req));
+}
+END_TEST
+
+/* Those of the table that return no request. */
+static bool takes_no_queue(const char *name)
+{
+    return (strcmp(name, "kvcl_xfer_prepare") == 0) || (strcmp(name, "kvcl_store_match_all") == 0) ||
+           (strcmp(name, "kvcl_store_copy") == 0) || (strcmp(name, "kvcl_store_drain") == 0);
+}
+
+/* One record, unless the call failed. */
+static void check_recorded(kvcl_queue_h queue, kvcl_status_t posted, const char *name, kvcl_req_h req)
+{
+    kvcl_done_t done[2];
+    size_t      n = 0, tries;
+
+    for (tries = 0; (posted == KVCL_OK) && (n == 0) && (tries < 60000); ++tries) {
+        TAKEN(kvcl_req_drain(queue, done, sizeof(done[0]), 2, &n));
+        usleep((n == 0) ? 1000 : 0);
+    }
+    ck_assert_msg(n == ((posted == KVCL_OK) ? 1 : 0), "%s: %s, %zu records", name, kvcl_status_name(posted), n);
+    if (posted == KVCL_OK) {
+        ck_assert_ptr_eq(done[0].arg, gathered);
+        ck_assert_msg((done[0].status == KVCL_OK) == (done[0].error == NULL), "%s", name);
+        ck_assert_int_eq(kvcl_req_test(req), KVCL_ERR_DEAD_HANDLE);
+    }
+    TAKEN(kvcl_req_drain(queue, done, sizeof(done[0]), 2, &n));
+    ck_assert_msg(n == 0, "%s is recorded twice", name);
+}
+
+START_TEST(each_call_is_recorded_once_by_its_queue)
+{
+    kvcl_xfer_params_t p = short_one();
+    kvcl_req_h         req = NULL;
+    kvcl_status_t      posted;
+    kvcl_queue_h       queue;
+
+    TAKEN(kvcl_queue_create(&queue));
+    p.queue = queue;
+    if (takes_no_queue(calls[_i].name)) {
+        REFUSED(INVALID_PARAM, "queue", calls[_i].call(&p, &req));
+        kvcl_queue_destroy(queue);
+        return;
+    }
+    p.cb = never;
+    REFUSED(INVALID_PARAM, "params.cb and params.queue are both set", calls[_i].call(&p, &req));
+    p.cb     = NULL;
+    p.cb_arg = gathered;
+    posted   = calls[_i].call(&p, &req);
+    check_recorded(queue, posted, calls[_i].name, req);
+    kvcl_queue_destroy(queue);
+    REFUSED(DEAD_HANDLE, "the completion queue was freed already", calls[_i].call(&p, &req));
+    REFUSED(DEAD_HANDLE, calls[_i].name, calls[_i].call(&p, &req));
 }
 END_TEST
 
@@ -359,6 +412,7 @@ int main(void)
     tcase_add_checked_fixture(tc, open_params, close_params);
     tcase_add_loop_test(tc, each_call_takes_its_flags_and_fields_and_no_others, 0, CALLS);
     tcase_add_loop_test(tc, a_call_that_waits_refuses_a_callback, 0, sizeof(waits) / sizeof(waits[0]));
+    tcase_add_loop_test(tc, each_call_is_recorded_once_by_its_queue, 0, CALLS);
     tcase_add_test(tc, half_a_signal_is_refused);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);

@@ -80,7 +80,7 @@ static kvcl_pull_t *wait_for_bytes(char *buf, kvcl_status_t *status)
     pull->on_done = done;
     pull->arg     = status;
     *status       = KVCL_INPROGRESS;
-    must(kvcl_pull_start(ctx, pull, UINT64_C(1) << 62, NULL, NULL, false) == KVCL_OK);
+    must(kvcl_pull_start(ctx, pull, UINT64_C(1) << 62) == KVCL_OK);
     must((*status == KVCL_INPROGRESS) && (pull->state == KVCL_PULL_SERVED));
     pull->by_lane = true;
     return pull;

@@ -19,7 +19,7 @@
         store.close()
         cache.close()
 
-Operations return a Request: wait() for it, or await it. The rules of the C library hold here as well
+Operations return a Request: wait() for it, or await it; a Queue collects many. The rules of the C library hold here as well
 (include/kvcl/kvcl.h); in short:
 
 - Times are seconds. timeout=None is the context's default (KVCL_TIMEOUT) for an operation, and no limit for a wait:
@@ -43,7 +43,8 @@ from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadH
 from ._keys import key_chain, key_from_bytes, key_from_string, key_root, value_key
 from ._mem import Mem, RemoteMem
 from ._query import Setting, build, colls, settings, topology, version
-from ._request import Request, wait_all, wait_any
+from ._queue import Done, Queue
+from ._request import Request, wait_all, wait_any, wait_some
 from ._reshard import ReshardGroup, ReshardStep, reshard_plan, reshard_plan_source
 from ._store import Store
 from ._store_events import EventKind, StoreEvent, StoreItem, Tier
@@ -52,14 +53,14 @@ __version__ = version()
 
 __all__ = [
     "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Call", "Canceled", "Comm", "Context",
-    "DeadHandle", "EventKind", "Exists",
+    "DeadHandle", "Done", "EventKind", "Exists",
     "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace",
-    "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "RankFailed", "RankState",
+    "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "Queue", "RankFailed", "RankState",
     "RecvInfo", "RemoteMem", "Request",
     "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store",
     "StoreClient", "StoreEvent", "StoreItem", "Tier",
     "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout",
     "build", "colls",
     "key_chain", "key_from_bytes", "key_from_string", "key_root", "reshard_plan", "reshard_plan_source", "settings",
-    "topology", "value_key", "version", "wait_all", "wait_any",
+    "topology", "value_key", "version", "wait_all", "wait_any", "wait_some",
 ]

@@ -195,3 +195,10 @@ def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> Tu
     requests = tuple(requests)
     index = _kvcl.wait_any(requests, timeout)
     return index, requests[index]
+
+
+def wait_some(requests: Sequence[Request], timeout: Optional[float] = None) -> List[int]:
+    """Wait until at least one of them has completed, well or not; the indices of all that have. As wait_any()."""
+    requests = tuple(requests)
+    _kvcl.wait_any(requests, timeout)
+    return [index for index, request in enumerate(requests) if request.done()]

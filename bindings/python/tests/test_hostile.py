@@ -205,7 +205,7 @@ def test_communicators_of_nonsense(ctx):
 
 
 def test_objects_that_nobody_opened(layout):
-    for cls in (_kvcl.Context, _kvcl.Comm, _kvcl.Cache, _kvcl.Mem, _kvcl.RemoteMem, _kvcl.Store):
+    for cls in (_kvcl.Context, _kvcl.Comm, _kvcl.Cache, _kvcl.Mem, _kvcl.RemoteMem, _kvcl.Store, _kvcl.Queue):
         try:
             thing = cls()
         except TypeError:

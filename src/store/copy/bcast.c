@@ -91,6 +91,7 @@ static void finish(sbcast_t *b, kvcl_status_t status)
         b->each[i] = status;
     }
     --b->store->ops;
+    b->req.timing.bytes = (status == KVCL_OK) ? b->n * b->cache->shape.block_bytes : 0;
     kvcl_req_complete(&b->req, status);
     kvcl_unlock(ctx);
 }
@@ -290,7 +291,7 @@ static kvcl_status_t spread(kvcl_store_h store, uint64_t tenant, const kvcl_key_
         return status;
     }
     if (n == 0) {
-        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+        return kvcl_req_instant(store->ctx, KVCL_OK, 0, &p, req_p);
     }
     b = make(store, keys, n, cache, ids, &p);
     if (b == NULL) {
@@ -300,7 +301,7 @@ static kvcl_status_t spread(kvcl_store_h store, uint64_t tenant, const kvcl_key_
     kvcl_lock(store->ctx);
     status = check_local(b);
     if (status == KVCL_OK) {
-        status = kvcl_req_start(&b->req, store->ctx, &bcast_class, p.timeout_ns, p.cb, p.cb_arg, req_p != NULL);
+        status = kvcl_req_post(&b->req, store->ctx, &bcast_class, &p, req_p); /* the steps may complete it */
     }
     if (status != KVCL_OK) {
         kvcl_unlock(store->ctx);
@@ -309,9 +310,6 @@ static kvcl_status_t spread(kvcl_store_h store, uint64_t tenant, const kvcl_key_
     }
     ++store->ops;
     kvcl_unlock(store->ctx);
-    if (req_p != NULL) {
-        *req_p = kvcl_req_handle(&b->req); /* before the steps: the last one may complete it */
-    }
     status = post(b);
     if (status != KVCL_OK) {
         finish(b, status);

@@ -73,6 +73,8 @@ void kvcl_chain_end_early(kvcl_chain_early_t *early)
 
 void kvcl_chain_part_over(kvcl_chain_t *chain)
 {
+    kvcl_status_t final;
+
     kvcl_assert_locked(chain->store->ctx);
     if (--chain->outstanding == 0) {
         store_counts(chain);
@@ -80,7 +82,9 @@ void kvcl_chain_part_over(kvcl_chain_t *chain)
         chain->early = NULL;
         kvcl_owner_pin_recs(chain->pool, chain->recs, chain->n, false);
         --chain->store->ops;
-        kvcl_req_complete(&chain->req, verdict(chain));
+        final = verdict(chain);
+        chain->req.timing.bytes = (final == KVCL_OK) ? chain->req.timing.bytes : 0;
+        kvcl_req_complete(&chain->req, final);
     }
 }
 
@@ -241,8 +245,7 @@ kvcl_status_t kvcl_chain_open(kvcl_owner_t *pool, kvcl_chain_fill_t *fill, size_
     kvcl_chain_t   *chain = make(pool, n, copies, p);
 
     kvcl_assert_locked(ctx);
-    if ((chain == NULL) || (kvcl_req_start(&chain->req, ctx, &chain_class, p->timeout_ns, p->cb, p->cb_arg,
-                                           req_p != NULL) != KVCL_OK)) {
+    if ((chain == NULL) || (kvcl_req_post(&chain->req, ctx, &chain_class, p, req_p) != KVCL_OK)) {
         free(chain);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_put: no memory for copies of %zu blocks", n);
     }
@@ -253,9 +256,6 @@ kvcl_status_t kvcl_chain_open(kvcl_owner_t *pool, kvcl_chain_fill_t *fill, size_
     chain->early       = (fill != NULL) ? fill->early : NULL;
     chain->outstanding = 1;
     ++pool->store->ops;
-    if (req_p != NULL) {
-        *req_p = kvcl_req_handle(&chain->req);
-    }
     *chain_p = chain;
     return KVCL_OK;
 }
@@ -288,7 +288,7 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
         if (timing != NULL) {
             kvcl_timing_end(&ctx->latency, timing);
         }
-        return kvcl_req_instant(ctx, KVCL_OK, p->cb, p->cb_arg, req_p);
+        return kvcl_req_instant(ctx, KVCL_OK, 0, p, req_p);
     }
     kvcl_lock(ctx);
     status = kvcl_chain_open(pool, NULL, n, copies, timing, p, req_p, &chain);

@@ -61,7 +61,7 @@ static void find_missing(kvcl_put_work_t *work)
 /* A caller who waits for nothing cannot know when its bytes may change. */
 static bool is_later(const kvcl_put_work_t *work, const kvcl_xfer_params_t *p, const kvcl_req_h *req_p)
 {
-    return !work->instead && ((p->cb != NULL) || (req_p != NULL)) &&
+    return !work->instead && kvcl_req_is_awaited(p, req_p) &&
            (work->n_todo * kvcl_owner_bytes(work->pool) > work->pool->store->ctx->config.inline_copy);
 }
 
@@ -145,6 +145,7 @@ static kvcl_status_t put_blocks(kvcl_put_work_t *work, const kvcl_xfer_params_t 
     if (status != KVCL_OK) {
         return status;
     }
+    work->timing.bytes = work->n_todo * kvcl_owner_bytes(work->pool);
     if (later) {
         return kvcl_put_later(work, &p, req_p);
     }

@@ -166,6 +166,7 @@ static kvcl_status_t end(kvcl_call_t *call)
             far->each[i] = (far->made[i] != 0) ? KVCL_OK : status;
         }
     }
+    call->req.timing.bytes = (status == KVCL_OK) ? far->n * far->bytes : 0;
     return status;
 }
 
@@ -275,7 +276,7 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     kvcl_far_put_t *far;
 
     if ((status == KVCL_OK) && (n == 0)) {
-        return kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg, req_p);
+        return kvcl_req_instant(store->ctx, KVCL_OK, 0, p, req_p);
     }
     far = (status == KVCL_OK) ? make(store, keys, ids, n) : NULL;
     if (far == NULL) {
@@ -300,7 +301,7 @@ kvcl_status_t kvcl_put_far(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
     far->call.end   = end;
     far->call.halt  = halt;
     far->call.free  = free_far;
-    begin(far, store, instead, ((p->cb != NULL) || (req_p != NULL)) && /* without them nobody waits for the bytes */
+    begin(far, store, instead, kvcl_req_is_awaited(p, req_p) && /* otherwise nobody waits for the bytes */
                                    (n * far->bytes > store->ctx->config.inline_copy));
     return kvcl_call_start(&far->call, store, name, p, req_p);
 }

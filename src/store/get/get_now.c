@@ -292,8 +292,11 @@ bool kvcl_get_now(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cac
     }
     end_copies(how);
     kvcl_uses_send(store, false);
-    if ((timing != NULL) && (final == KVCL_OK)) {
-        kvcl_timing_end(&store->ctx->latency, timing);
+    if (timing != NULL) {
+        timing->bytes = n_got * cache->shape.block_bytes;
+        if (final == KVCL_OK) {
+            kvcl_timing_end(&store->ctx->latency, timing);
+        }
     }
     kvcl_store_count_hits(&store->counts, got, local);
     if (tenant != NULL) {

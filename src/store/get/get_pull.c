@@ -130,7 +130,7 @@ kvcl_status_t kvcl_get_pull(kvcl_get_t *get, const uint32_t *items, size_t n)
     if (status == KVCL_OK) {
         kvcl_list_add_tail(&get->pulls, &fetch->link);
         ++get->outstanding;
-        status = kvcl_pull_start(get->store->ctx, fetch->pull, kvcl_get_time_left(get), NULL, NULL, false);
+        status = kvcl_pull_start(get->store->ctx, fetch->pull, kvcl_get_time_left(get));
         if (status == KVCL_OK) {
             return KVCL_OK; /* it may have ended and freed fetch */
         }

@@ -72,6 +72,7 @@ static void finish(kvcl_get_t *get)
         status = get->items[i].why;
         if (status == KVCL_OK) {
             const kvcl_get_item_t *item = &get->items[i];
+            get->req.timing.bytes += get->cache->shape.block_bytes;
             ++hits[item->from_tier ? KVCL_DIR_TIER_NVME : (kvcl_get_loc(item)->flags & KVCL_DIR_TIER_MASK)];
             local += (!item->from_tier && (kvcl_get_loc(item)->rank == get->store->me)) ? 1 : 0;
         }
@@ -293,14 +294,11 @@ static kvcl_status_t start(kvcl_get_t *get, kvcl_store_tenant_t *tenant, const k
 
     kvcl_lock(ctx);
     get->deadline_ns = kvcl_deadline_after(kvcl_timeout(ctx, p->timeout_ns));
-    status = kvcl_req_start(&get->req, ctx, &get_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    status = kvcl_req_post(&get->req, ctx, &get_class, p, req_p);
     if (status == KVCL_OK) {
         get->req.timing.op = KVCL_LATENCY_STORE_GET;
         get->tenant        = kvcl_tenant_hold(tenant);
         ++get->store->ops;
-        if (req_p != NULL) {
-            *req_p = kvcl_req_handle(&get->req);
-        }
         advance(get);
     }
     kvcl_unlock(ctx);
@@ -370,7 +368,7 @@ static kvcl_status_t get_blocks(kvcl_store_h store, kvcl_store_tenant_t *tenant,
     timing = kvcl_timing_sample(&store->ctx->latency, KVCL_LATENCY_STORE_GET);
     if ((n <= store->ctx->config.inline_copy / cache->shape.block_bytes) &&
         kvcl_get_now(store, keys, n, cache, ids, statuses, &timing, tenant, &result)) {
-        return kvcl_req_instant(store->ctx, result, p.cb, p.cb_arg, req_p);
+        return kvcl_req_instant(store->ctx, result, timing.bytes, &p, req_p);
     }
     get = make(store, keys, sizeof(*keys), n, cache, ids);
     if (get == NULL) {

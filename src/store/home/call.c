@@ -107,14 +107,11 @@ kvcl_status_t kvcl_call_start(kvcl_call_t *call, kvcl_store_h store, const char 
     call->deadline_ns = kvcl_deadline_after(kvcl_timeout(ctx, p->timeout_ns));
     kvcl_lock(ctx);
     if (!store->closing) {
-        status = kvcl_req_start(&call->req, ctx, &call_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+        status = kvcl_req_post(&call->req, ctx, &call_class, p, req_p);
     }
     if (status == KVCL_OK) {
         ++store->ops;
         kvcl_list_add_tail(&store->calls, &call->link);
-        if (req_p != NULL) {
-            *req_p = kvcl_req_handle(&call->req);
-        }
         advance(call);
     }
     kvcl_unlock(ctx);

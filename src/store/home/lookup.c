@@ -215,8 +215,7 @@ static kvcl_status_t post(kvcl_store_h store, const kvcl_key_t *keys, size_t n, 
     bool          requested;
     kvcl_status_t status = begin(store, keys, n, hit_p, present, false, id, p, req_p, &requested);
 
-    return ((status == KVCL_OK) && !requested) ? kvcl_req_instant(store->ctx, KVCL_OK, p->cb, p->cb_arg,
-                                                                  req_p) : status;
+    return ((status == KVCL_OK) && !requested) ? kvcl_req_instant(store->ctx, KVCL_OK, 0, p, req_p) : status;
 }
 
 static kvcl_status_t run(kvcl_store_h store, const kvcl_key_t *keys, size_t n, size_t *hit_p, uint8_t *present,

@@ -56,6 +56,7 @@ static void finish(kvcl_publish_t *publish)
     kvcl_list_del(&publish->link);
     kvcl_publish_conclude(publish);
     --publish->store->ops;
+    publish->req.timing.bytes = (publish->status == KVCL_OK) ? publish->req.timing.bytes : 0;
     kvcl_req_complete(&publish->req, publish->status);
 }
 
@@ -279,6 +280,7 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
     kvcl_store_h   store = publish->store;
     kvcl_context_h ctx   = store->ctx;
     kvcl_status_t  status;
+    uint64_t       bytes;
 
     kvcl_lock(ctx);
     apply_here(publish, keys);
@@ -287,22 +289,20 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
         kvcl_publish_drop_unlisted(publish);
         kvcl_unlock(ctx);
         status = publish->status;
+        bytes  = (status == KVCL_OK) ? publish->timing.bytes : 0;
         if (status == KVCL_OK) {
             kvcl_timing_end(&ctx->latency, &publish->timing);
         } else {
             kvcl_publish_set_error(publish, status);
         }
         free_publish(publish);
-        return kvcl_req_instant(ctx, status, p->cb, p->cb_arg, req_p);
+        return kvcl_req_instant(ctx, status, bytes, p, req_p);
     }
-    status = kvcl_req_start(&publish->req, ctx, &publish_class, p->timeout_ns, p->cb, p->cb_arg, req_p != NULL);
+    status = kvcl_req_post(&publish->req, ctx, &publish_class, p, req_p);
     if (status == KVCL_OK) {
         publish->req.timing = publish->timing;
         ++store->ops;
         kvcl_list_add_tail(&store->publishes, &publish->link);
-        if (req_p != NULL) {
-            *req_p = kvcl_req_handle(&publish->req);
-        }
         post_rpcs(publish, p->timeout_ns);
     }
     kvcl_unlock(ctx);

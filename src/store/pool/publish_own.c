@@ -247,7 +247,7 @@ kvcl_status_t kvcl_own_publish(kvcl_store_h store, const kvcl_key_t *keys, size_
         return status;
     }
     if (n == 0) {
-        return kvcl_req_instant(store->ctx, KVCL_OK, p.cb, p.cb_arg, req_p);
+        return kvcl_req_instant(store->ctx, KVCL_OK, 0, &p, req_p);
     }
     recs = calloc(n, sizeof(*recs));
     if (recs == NULL) {

@@ -152,6 +152,8 @@ void kvpy_leave(kvpy_obj_t *obj);
 typedef struct kvpy_request {
     PyObject_HEAD
     struct kvpy_op *op;        /* NULL: nothing was posted */
+    PyObject       *queue;     /* a Queue, with tag: made in its posting() block, until posted; NULL: none */
+    PyObject       *tag;
     PyObject       *callbacks; /* list, called with self on completion; NULL: none */
 } kvpy_request_t;
 
@@ -164,6 +166,7 @@ typedef struct kvpy_op {
     const char       *what;
     bool             busy;      /* a thread is inside the library with req */
     bool             cancel;    /* the thread that is inside the library must cancel it */
+    struct kvpy_queue *queue;   /* a reference while in flight: its drain collects req; NULL: none */
     bool             layerwise; /* a send whose layers are marked: req is collected only with the GIL held */
     kvpy_obj_t       *keeps[3]; /* references and users */
     kvpy_buf_t       bufs[2];
@@ -226,6 +229,20 @@ PyObject *kvpy_wait_any(PyObject *module, PyObject *args);
 bool kvpy_ops_reap(kvpy_ctx_t *ctx);
 /** Cancel all operations of a context and collect them. @return the number left after some seconds. */
 unsigned kvpy_ops_stop(kvpy_ctx_t *ctx);
+
+/* ---- completion queues (wait/queue.c) ---- */
+
+/** A Request is made: it belongs to the queue whose posting() block this thread is in, if any. */
+void kvpy_queue_note(kvpy_request_t *self);
+/** op is about to be posted. @return 0, or -1 with an exception set; undone by kvpy_queue_leave. */
+int  kvpy_queue_join(kvpy_op_t *op, kvcl_xfer_params_t *params);
+void kvpy_queue_leave(kvpy_op_t *op);
+/** A thread is about to use op->req without the GIL (by 1), or has (by -1): nothing is collected meanwhile. */
+void kvpy_queue_hold(kvpy_op_t *op, int by);
+/** Collect what its queue has, after a wait of at most ns. @return whether op has finished; it may be freed then. */
+bool kvpy_queue_wait(kvpy_op_t *op, uint64_t ns);
+PyTypeObject *kvpy_make_queue(void);
+extern PyTypeObject *kvpy_queue_type;
 
 /* ---- conversions (convert.c): 0, or -1 with an exception set ---- */
 

@@ -71,6 +71,10 @@ kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, P
     kvpy_op_keep(op, owner);
     *params            = (kvcl_xfer_params_t)KVCL_XFER_PARAMS_INIT;
     params->timeout_ns = ns;
+    if (kvpy_queue_join(op, params) != 0) {
+        kvpy_op_free(op);
+        return NULL;
+    }
     return op;
 }
 
@@ -160,6 +164,7 @@ void kvpy_op_free(kvpy_op_t *op)
     if (op->self != NULL) {
         op->self->op = NULL;
     }
+    kvpy_queue_leave(op);
     release(op);
     Py_XDECREF(op->result);
     PyMem_RawFree(op->blocks);
@@ -208,7 +213,7 @@ void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status)
 
     op->req    = NULL;
     op->status = status;
-    op->why    = (status < 0) ? last_error() : NULL;
+    op->why    = ((status < 0) && (op->why == NULL)) ? last_error() : op->why;
     kvpy_link_del(&op->link);
     if (self == NULL) {
         kvpy_op_free(op);
@@ -244,6 +249,9 @@ bool kvpy_op_poll(kvpy_op_t *op)
     kvcl_req_h    req = op->req;
     kvcl_status_t status;
 
+    if (op->queue != NULL) {
+        return kvpy_queue_wait(op, 0);
+    }
     if (op->ctx->oob.set != NULL) { /* a progress step may need the store's Python code and another thread's GIL */
         op->busy = true;
         Py_BEGIN_ALLOW_THREADS
@@ -270,9 +278,11 @@ void kvpy_op_cancel(kvpy_op_t *op)
         return;
     }
     op->busy = true;
+    kvpy_queue_hold(op, 1);
     Py_BEGIN_ALLOW_THREADS
     kvcl_req_cancel(req);
     Py_END_ALLOW_THREADS
+    kvpy_queue_hold(op, -1);
     op->busy = false;
 }
 
@@ -286,6 +296,9 @@ PyObject *kvpy_op_posted(kvpy_op_t *op, kvcl_status_t status)
         return NULL;
     }
     Py_INCREF(self);
+    if (op->queue != NULL) {
+        Py_INCREF(self); /* until it is collected */
+    }
     op->busy = false;
     kvpy_link_add(&op->ctx->ops, &op->link);
     if (op->cancel || op->ctx->closing) {
@@ -301,6 +314,9 @@ bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns)
     kvcl_req_h    req = op->req;
     kvcl_status_t status;
 
+    if (op->queue != NULL) {
+        return kvpy_queue_wait(op, ns);
+    }
     op->busy = true;
     Py_BEGIN_ALLOW_THREADS
     status = look(op, req, ns);

@@ -77,10 +77,11 @@ static void any_slice(PyObject *tuple, set_t *set, uint64_t ns)
 
     for (i = 0; i < set->n; ++i) {
         kvpy_op_t *op = ((kvpy_request_t *)PyTuple_GetItem(tuple, (Py_ssize_t)i))->op;
-        bool      out = op->busy || op->layerwise;
+        bool      polled = op->layerwise || (op->queue != NULL);
+        bool      out = op->busy || polled;
         set->ops[i]   = out ? NULL : op;
         set->reqs[i]  = out ? NULL : op->req;
-        if (op->layerwise && !op->busy && kvpy_op_poll(op)) {
+        if (polled && !op->busy && kvpy_op_poll(op)) {
             ns = 0; /* one has finished */
         }
         if (set->ops[i] != NULL) {
@@ -319,6 +320,10 @@ static PyObject *request_layer_wait(PyObject *self, PyObject *args)
         (layer_arg(layer_obj, &layer) != 0)) {
         return NULL;
     }
+    if ((((kvpy_request_t *)self)->op != NULL) && (((kvpy_request_t *)self)->op->queue != NULL)) {
+        PyErr_SetString(PyExc_ValueError, "the request was posted with a Queue: wait for all of it");
+        return NULL;
+    }
     here = wait_for_layer((kvpy_request_t *)self, layer, (timeout == Py_None) ? UINT64_MAX / 2 : ns);
     if (here == 0) {
         return kvpy_raise(KVCL_ERR_WAIT_TIMEOUT, "the layer has not come yet; the request goes on");
@@ -431,6 +436,8 @@ static void request_dealloc(PyObject *self)
     PyTypeObject   *type    = Py_TYPE(self);
 
     Py_CLEAR(request->callbacks);
+    Py_CLEAR(request->queue);
+    Py_CLEAR(request->tag);
     if (op != NULL) {
         op->self = NULL;
         if (is_final(op)) {
@@ -442,6 +449,16 @@ static void request_dealloc(PyObject *self)
     }
     type->tp_free(self);
     Py_DECREF(type);
+}
+
+static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *self = PyType_GenericNew(type, args, kwargs);
+
+    if (self != NULL) {
+        kvpy_queue_note((kvpy_request_t *)self);
+    }
+    return self;
 }
 
 PyMethodDef kvpy_request_methods[] = {
@@ -467,7 +484,7 @@ PyTypeObject *kvpy_make_request(void)
     static PyType_Slot slots[] = {
         {Py_tp_doc, (void *)(uintptr_t)"Something in flight."},
         {Py_tp_dealloc, (void *)request_dealloc},
-        {Py_tp_new, (void *)PyType_GenericNew},
+        {Py_tp_new, (void *)request_new},
         {Py_tp_methods, kvpy_request_methods},
         {Py_tp_getset, getset},
         {0, NULL}};
