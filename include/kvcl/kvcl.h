@@ -8,16 +8,16 @@
  * Rules that hold for every call unless its comment says otherwise:
  *   - It returns kvcl_status_t: KVCL_OK is 0, KVCL_INPROGRESS positive, errors negative. A call that returns an error
  *     has posted and changed nothing; kvcl_last_error() returns the sentence. An operation that fails later, as a
- *     request, may have written some of its local blocks. Only calls that test return KVCL_INPROGRESS.
+ *     request, may have written some of its local blocks. Only calls that test or probe return KVCL_INPROGRESS.
  *   - Handles of freed objects, handles of another kind and invalid handles are detected: the call fails with
  *     KVCL_ERR_DEAD_HANDLE or KVCL_ERR_INVALID_PARAM. A call that returns void then does nothing, sets
  *     kvcl_last_error() and logs the error. Accessors of NULL and of such handles return 0, NULL, rank -1 or
  *     KVCL_MEM_AUTO. The caller must not free an object in one thread while another thread uses it: that is undetected.
  *   - It may be called from any thread, and from a completion callback, except for the calls in the next item.
  *   - Not from a completion callback: kvcl_init, kvcl_finalize, kvcl_progress, kvcl_context_arm; kvcl_comm_connect,
- *     kvcl_comm_accept, kvcl_query_path; kvcl_req_wait, kvcl_req_wait_any, kvcl_req_wait_some and kvcl_req_wait_all
- *     (except to collect the callback's own request), kvcl_req_layer_wait, kvcl_signal_wait; kvcl_cache_destroy,
- *     kvcl_mem_free;
+ *     kvcl_comm_accept, kvcl_comm_split, kvcl_query_path; kvcl_req_wait, kvcl_req_wait_any, kvcl_req_wait_some and
+ *     kvcl_req_wait_all (except to collect the callback's own request), kvcl_req_layer_wait, kvcl_signal_wait,
+ *     kvcl_probe with a timeout; kvcl_cache_destroy, kvcl_mem_free;
  *     kvcl_store_open, kvcl_store_close, kvcl_store_match_all, kvcl_store_copy, kvcl_store_drain, kvcl_store_upsert,
  *     kvcl_store_upsert_values, kvcl_store_put_value, kvcl_store_put_values, kvcl_store_put with KVCL_PUT_WAIT, and the
  *     plain form of every call that has a form ..._post.

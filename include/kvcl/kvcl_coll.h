@@ -41,7 +41,7 @@ KVCL_API kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t l
  * must give equally (root, length or count, type, operation) is compared with each message: a rank that learns of a
  * difference ends with KVCL_ERR_INVALID_PARAM, and so do the others, unless they have finished; a rank that gives no
  * bytes sends no message, and the others end by their deadline. After a failure out holds any bytes; in is unchanged.
- * @a params: timeout_ns, cb and cb_arg; NULL, and @a req_p NULL: as in kvcl_xfer.h. Any thread.
+ * @a params: timeout_ns, cb, cb_arg and queue; NULL, and @a req_p NULL: as in kvcl_xfer.h. Any thread.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNKNOWN_RANK (root), KVCL_ERR_NO_MEMORY. Later, by the request: the
  *         errors at the top of this page, KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED.
  */
@@ -109,6 +109,20 @@ KVCL_API kvcl_status_t kvcl_gather(kvcl_comm_h comm, int root, const void *in, s
  */
 KVCL_API kvcl_status_t kvcl_scatter(kvcl_comm_h comm, int root, const void *in, size_t len, void *out,
                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/* kvcl_comm_split: this rank is in none of the new communicators. */
+#define KVCL_COLOR_NONE INT64_MIN
+
+/**
+ * A communicator for each color (MPI_Comm_split): the ranks that pass the same color, ordered by key, and by their rank
+ * in @a comm where keys are equal. Collective over @a comm, an intra-communicator; no other collective of it may be in
+ * flight on another thread. Blocks, at most timeout_ns (kvcl_context.h: a call that works).
+ * @param [out] comm_p  to be freed by kvcl_comm_free(); NULL with KVCL_COLOR_NONE.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_MEMORY; as kvcl_allgather: KVCL_ERR_TIMED_OUT (a rank did not
+ *         call it), KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE.
+ */
+KVCL_API kvcl_status_t kvcl_comm_split(kvcl_comm_h comm, int64_t color, int64_t key, uint64_t timeout_ns,
+                                       kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

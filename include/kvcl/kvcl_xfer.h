@@ -13,7 +13,10 @@
 
 KVCL_BEGIN_DECLS
 
-/* What a recv got. */
+/* For kvcl_recv, kvcl_recv_bytes and kvcl_probe: a message with any tag. A send with this tag is refused. */
+#define KVCL_ANY_TAG UINT64_MAX
+
+/* What a recv got, or a probe found. */
 typedef struct kvcl_recv_info {
     size_t   size;   /* sizeof(kvcl_recv_info_t): set it before the call */
     int      source;
@@ -139,9 +142,10 @@ typedef struct kvcl_xfer_params {
 
 /**
  * Send the selected blocks to the recv at @a rank, over the same communicator, whose tag is equal and whose source is
- * this rank or KVCL_ANY_SOURCE. Completes when the receiver has the bytes. Sends from one rank with one tag match in
- * the order they were posted. @a params NULL: all fields have their defaults. @a req_p NULL: the operation is detached
- * and frees itself (kvcl_req.h). Both hold for every call of this header that has these parameters.
+ * this rank or KVCL_ANY_SOURCE; a recv with KVCL_ANY_TAG takes any tag. Completes when the receiver has the bytes.
+ * Sends from one rank match in the order they were posted, as far as their tags fit the recv. @a params NULL: all
+ * fields have their defaults. @a req_p NULL: the operation is detached and frees itself (kvcl_req.h). Both hold for
+ * every call of this header that has these parameters.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_OUT_OF_RANGE (a block id), KVCL_ERR_INVALID_PARAM. Later, by the
  *         request: KVCL_ERR_TRUNCATED (the two sides select different sizes; both learn it, nothing was written),
  *         KVCL_ERR_BAD_LAYOUT (different shapes), KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED,
@@ -176,6 +180,19 @@ KVCL_API kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag,
                                        const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_recv_bytes(kvcl_comm_h comm, int rank, uint64_t tag, void *buf, size_t cap,
                                        const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * Wait at most timeout_ns for a message (of kvcl_send or kvcl_send_bytes) that no recv has matched, from @a rank or
+ * KVCL_ANY_SOURCE and with @a tag or KVCL_ANY_TAG, and describe it. It stays: a recv posted next with info_p's source
+ * and tag takes it, if no other thread's recv does. 0: progress the context, check once, and return KVCL_INPROGRESS if
+ * there is none. Any thread; blocks if timeout_ns is not 0.
+ * @param [in,out] info_p  its size is set before the call; receives source, tag and length in bytes of the first such
+ *                         message, in the order of arrival. Untouched unless KVCL_OK is returned.
+ * @return KVCL_OK; KVCL_INPROGRESS, KVCL_ERR_WAIT_TIMEOUT; KVCL_ERR_UNKNOWN_RANK; KVCL_ERR_INVALID_PARAM;
+ *         KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE (of a known rank, which has failed and left no such message).
+ */
+KVCL_API kvcl_status_t kvcl_probe(kvcl_comm_h comm, int rank, uint64_t tag, uint64_t timeout_ns,
+                                  kvcl_recv_info_t *info_p) KVCL_MUST_CHECK;
 
 /**
  * Copy blocks from a rank's cache into the local one (get), or from the local one into the rank's (put); the peer's

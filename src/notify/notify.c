@@ -127,7 +127,8 @@ static void moved(notifying_t *op, kvcl_status_t status)
         kvcl_req_complete(&op->req, status);
         return;
     }
-    op->moving = NULL;
+    op->req.timing.bytes = transfer->timing.bytes;
+    op->moving           = NULL;
     tell(op);
 }
 

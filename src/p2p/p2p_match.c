@@ -37,7 +37,7 @@ void kvcl_p2p_send_done(kvcl_peer_t *peer, uint64_t op, kvcl_status_t status)
 
 static bool matches(const kvcl_posted_t *posted, const kvcl_msg_send_t *msg)
 {
-    return (posted->comm == msg->comm) && (posted->tag == msg->tag) &&
+    return (posted->comm == msg->comm) && ((posted->tag == msg->tag) || (posted->tag == KVCL_ANY_TAG)) &&
            ((posted->source == KVCL_ANY_SOURCE) || (posted->source == msg->source));
 }
 
@@ -133,6 +133,19 @@ bool kvcl_match_arrived(kvcl_context_h ctx, kvcl_posted_t *posted)
         }
     }
     return false;
+}
+
+const kvcl_msg_send_t *kvcl_match_look(kvcl_context_h ctx, const kvcl_posted_t *posted)
+{
+    arrived_t *arrived;
+
+    kvcl_assert_locked(ctx);
+    kvcl_list_foreach (arrived, &kvcl_p2p_state(ctx)->arrived, arrived_t, link) {
+        if (matches(posted, &arrived->msg)) {
+            return &arrived->msg;
+        }
+    }
+    return NULL;
 }
 
 void kvcl_match_post(kvcl_context_h ctx, kvcl_posted_t *posted)

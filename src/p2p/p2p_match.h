@@ -7,6 +7,7 @@
 
 #include "core/context.h"
 #include "xfer/xfer_wire.h"
+#include <kvcl/kvcl_xfer.h>
 
 /* A recv that waits for a send; embedded in the recv. */
 typedef struct kvcl_posted kvcl_posted_t;
@@ -14,7 +15,7 @@ struct kvcl_posted {
     kvcl_list_t link;   /* kvcl_p2p_state_t.recvs, or none */
     uint64_t    comm;
     int         source; /* or KVCL_ANY_SOURCE */
-    uint64_t    tag;
+    uint64_t    tag;    /* or KVCL_ANY_TAG */
     /* Called once, after the recv was removed from the list. data is valid until return. */
     void        (*matched)(kvcl_posted_t *posted, kvcl_peer_t *peer, const kvcl_msg_send_t *msg, const void *data,
                            size_t len);
@@ -22,6 +23,8 @@ struct kvcl_posted {
 
 /** Match the first arrived send. @return false: there is none. */
 bool kvcl_match_arrived(kvcl_context_h ctx, kvcl_posted_t *posted);
+/** The first arrived send that would match, which stays; NULL: there is none. */
+const kvcl_msg_send_t *kvcl_match_look(kvcl_context_h ctx, const kvcl_posted_t *posted);
 /** Without an arrived send: wait for one, until kvcl_list_del(&posted->link). */
 void kvcl_match_post(kvcl_context_h ctx, kvcl_posted_t *posted);
 /** SEND_DONE to the sender. */

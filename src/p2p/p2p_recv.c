@@ -65,19 +65,19 @@ static kvcl_status_t recv_layer_state(const kvcl_req_t *req, uint32_t layer)
 static void recv_describe(const kvcl_req_t *req, char *buf, size_t cap)
 {
     const kvcl_p2p_recv_t *recv = kvcl_container_of((kvcl_req_t *)req, kvcl_p2p_recv_t, req);
-    char                  peer[48], what[160];
+    char                  peer[48], what[160], tag[32];
 
+    kvcl_p2p_tag_name(recv->posted.tag, tag, sizeof(tag));
     if (recv->peer != NULL) {
         kvcl_comm_source_name(recv->peer, recv->msg.comm, recv->msg.source, peer, sizeof(peer));
     } else {
         kvcl_describe_peer(recv->from, peer, sizeof(peer));
     }
     if (recv->cache != NULL) {
-        snprintf(buf, cap, "kvcl_recv of tag %llu from %s into %s of \"%s\"", (unsigned long long)recv->posted.tag,
-                 peer, kvcl_describe_sel(&recv->sel, what, sizeof(what)), recv->cache->name);
+        snprintf(buf, cap, "kvcl_recv of %s from %s into %s of \"%s\"", tag, peer,
+                 kvcl_describe_sel(&recv->sel, what, sizeof(what)), recv->cache->name);
     } else {
-        snprintf(buf, cap, "kvcl_recv_bytes of tag %llu from %s into %llu bytes", (unsigned long long)recv->posted.tag,
-                 peer, (unsigned long long)recv->cap);
+        snprintf(buf, cap, "kvcl_recv_bytes of %s from %s into %llu bytes", tag, peer, (unsigned long long)recv->cap);
     }
 }
 

@@ -259,6 +259,15 @@ static void send_peer_ready(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
     announce(send);
 }
 
+static kvcl_status_t check_tag(uint64_t tag, const char *call)
+{
+    if (tag == KVCL_ANY_TAG) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the tag is KVCL_ANY_TAG, which only a recv or a probe may name; "
+                         "send with another one", call);
+    }
+    return KVCL_OK;
+}
+
 static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p)
 {
@@ -328,7 +337,8 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
     send_t             *send;
     kvcl_status_t      status = kvcl_xfer_begin(comm, rank, KVCL_CALL_SEND, params, &p, &peer);
 
-    if ((status != KVCL_OK) || ((status = kvcl_xfer_local(comm->ctx, cache, sel, "kvcl_send")) != KVCL_OK)) {
+    if ((status != KVCL_OK) || ((status = check_tag(tag, "kvcl_send")) != KVCL_OK) ||
+        ((status = kvcl_xfer_local(comm->ctx, cache, sel, "kvcl_send")) != KVCL_OK)) {
         return status;
     }
     if ((p.flags & KVCL_LAYERWISE) && (req_p == NULL)) {
@@ -367,7 +377,7 @@ kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const vo
     send_t             *send;
     kvcl_status_t      status = kvcl_xfer_begin(comm, rank, KVCL_CALL_SEND_BYTES, params, &p, &peer);
 
-    if (status != KVCL_OK) {
+    if ((status != KVCL_OK) || ((status = check_tag(tag, "kvcl_send_bytes")) != KVCL_OK)) {
         return status;
     }
     if ((buf == NULL) && (len != 0)) {

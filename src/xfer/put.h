@@ -51,7 +51,7 @@ typedef struct kvcl_put {
  */
 kvcl_status_t kvcl_put_begin(kvcl_context_h ctx, kvcl_put_t *put, kvcl_gate_t *gate, const kvcl_xfer_params_t *p,
                              kvcl_req_h *req_p) KVCL_MUST_CHECK;
-/** Lock held: the put that kvcl_put_begin has prepared; p and req_p: as kvcl_req_post. On failure it is the caller's. */
+/** Lock held: the put that kvcl_put_begin prepared; p, req_p: as kvcl_req_post. On failure it is the caller's. */
 kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
 /** Frees a put that was not started. */

@@ -65,6 +65,8 @@ START_TEST(a_dead_communicator)
     DEAD(freed, kvcl_bcast_bytes(dead, 0, out.bytes, 8, NULL, &out.req));
     DEAD(freed, kvcl_allgather(dead, out.bytes, 8, out.bytes, NULL, &out.req));
     DEAD(freed, kvcl_comm_create(dead, (const int[]){0}, 1, &out.comm));
+    DEAD(freed, kvcl_comm_split(dead, 1, 0, SECOND, &out.comm));
+    DEAD(freed, kvcl_probe(dead, KVCL_ANY_SOURCE, KVCL_ANY_TAG, 0, &(kvcl_recv_info_t)KVCL_RECV_INFO_INIT));
     DEAD(freed, kvcl_comm_connect(dead, "kvcl1:", SECOND, &out.comm));
     DEAD(freed, kvcl_comm_accept(dead, SECOND, &out.comm));
     DEAD(freed, kvcl_rmem_import(dead, 0, "x", 1, &out.rmem));

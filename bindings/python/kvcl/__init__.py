@@ -35,7 +35,7 @@ Operations return a Request: wait() for it, or await it; a Queue collects many. 
 from ._cache import Cache, Layout
 from ._client import Call, StoreClient
 from ._comm import Comm, MemoryInfo, RankState, RecvInfo
-from ._context import ANY_SOURCE, Context
+from ._context import ANY_SOURCE, ANY_TAG, Context
 from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, InProgress, Internal, InvalidParam,
                       IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange, ProtocolError,
                       RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank, Unreachable, Unsupported,
@@ -52,7 +52,7 @@ from ._store_events import EventKind, StoreEvent, StoreItem, Tier
 __version__ = version()
 
 __all__ = [
-    "ANY_SOURCE", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Call", "Canceled", "Comm", "Context",
+    "ANY_SOURCE", "ANY_TAG", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Call", "Canceled", "Comm", "Context",
     "DeadHandle", "Done", "EventKind", "Exists",
     "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace",
     "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "Queue", "RankFailed", "RankState",

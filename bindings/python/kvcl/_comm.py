@@ -73,17 +73,9 @@ class Comm(_kvcl.Comm):
 
     # ---- making others ----
 
-    def split(self, color: Optional[int], key: int = 0) -> Optional["Comm"]:
+    def split(self, color: Optional[int], key: int = 0, timeout: Optional[float] = None) -> Optional["Comm"]:
         """Collective: a communicator for each color, its ranks ordered by key, then rank. color None: in none."""
-        mine = b"" if color is None else b"%d %d" % (color, key)
-        if len(mine) > 63:
-            raise ValueError("color and key are too large")
-        members = []
-        for rank, entry in enumerate(self.allgather(mine.ljust(64, b"\0"))):
-            words = entry.rstrip(b"\0").split()
-            if color is not None and words and int(words[0]) == color:
-                members.append((int(words[1]), rank))
-        return None if color is None else self.create([rank for _, rank in sorted(members)])
+        return type(self)._split(self, color, key, timeout)
 
     def create(self, ranks: Iterable[int]) -> "Comm":
         """A communicator over some ranks, in this order. Its members call it with the same list; no message is sent."""
@@ -126,7 +118,7 @@ class Comm(_kvcl.Comm):
 
     def recv(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
              tokens: Range = None, timeout: Optional[float] = None, stream: Any = None) -> Request:
-        """Receive blocks, as many bytes as the sender selected. The result is a RecvInfo."""
+        """Receive blocks, as many bytes as the sender selected; tag may be ANY_TAG. The result is a RecvInfo."""
         request = Request()
         request._shape = _info
         return self._pass(request, True, rank, tag, cache, (blocks, layers, heads, tokens), False, timeout,
@@ -137,10 +129,17 @@ class Comm(_kvcl.Comm):
         return self._pass_bytes(Request(), False, rank, tag, data, timeout)
 
     def recv_bytes(self, rank: int, tag: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
-        """Receive at most as many bytes as the buffer has. The result is a RecvInfo."""
+        """Receive at most as many bytes as the buffer has. The result is a RecvInfo. tag: of the send, or ANY_TAG."""
         request = Request()
         request._shape = _info
         return self._pass_bytes(request, True, rank, tag, buffer, timeout)
+
+    def probe(self, rank: int, tag: int, timeout: Optional[float] = 0) -> Optional[RecvInfo]:
+        """A message from rank or ANY_SOURCE with this tag or ANY_TAG that no recv has matched: its source, tag and
+        bytes. It stays: a recv takes it. None if there is none after timeout seconds; timeout None: wait for one.
+        """
+        raw = self._probe(rank, tag, timeout)
+        return None if raw is None else RecvInfo(*raw)
 
     # ---- one-sided ----
 

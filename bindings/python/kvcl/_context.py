@@ -13,6 +13,7 @@ from ._mem import Mem
 from ._oob import adapt
 
 ANY_SOURCE = _kvcl.ANY_SOURCE
+ANY_TAG = _kvcl.ANY_TAG
 
 _open: "weakref.WeakSet[Context]" = weakref.WeakSet()
 

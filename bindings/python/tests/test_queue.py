@@ -1,4 +1,4 @@
-"""Queues of completions, and wait_some."""
+"""Queues of completions, wait_some, probes and recvs of any tag; splitting communicators."""
 
 import asyncio
 import select
@@ -8,6 +8,7 @@ import time
 import pytest
 
 import kvcl
+from conftest import run_ranks
 
 LIMIT = 30
 
@@ -220,3 +221,47 @@ def test_wait_some(ctx):
     assert kvcl.wait_some(recvs, LIMIT) == [1, 3]
     recvs[0].cancel()
     assert kvcl.wait_some(recvs[:1], LIMIT) == [0]
+
+
+# ---- probes ----
+
+def test_probe_and_any_tag(ctx):
+    world = ctx.world
+    assert world.probe(kvcl.ANY_SOURCE, kvcl.ANY_TAG) is None
+    assert world.probe(0, 5, 0.01) is None
+    sends = [world.send_bytes(0, tag, b"x" * size) for tag, size in ((5, 3), (6, 100000), (5, 0))]
+    assert world.probe(0, 6, LIMIT) == kvcl.RecvInfo(0, 6, 100000)
+    assert world.probe(kvcl.ANY_SOURCE, kvcl.ANY_TAG, None) == (0, 5, 3)
+    assert world.probe(0, 7) is None
+    sizes = []
+    for _ in sends:
+        found = world.probe(0, kvcl.ANY_TAG, LIMIT)
+        buf = bytearray(found.bytes)
+        assert world.recv_bytes(0, kvcl.ANY_TAG, buf).wait(LIMIT) == found
+        sizes.append(found.bytes)
+    assert sizes == [3, 100000, 0] and world.probe(0, kvcl.ANY_TAG) is None
+    with pytest.raises(kvcl.UnknownRank):
+        world.probe(1, 5)
+    with pytest.raises(kvcl.InvalidParam, match="KVCL_ANY_TAG"):
+        world.send_bytes(0, kvcl.ANY_TAG, b"x")
+
+
+# ---- split ----
+
+def test_split():
+    def body(ctx):
+        world = ctx.world
+        half = world.split(world.rank % 2, key=-world.rank, timeout=LIMIT)
+        members = [int(entry) for entry in half.allgather(b"%d" % world.rank)]
+        assert members == ([2, 0] if world.rank % 2 == 0 else [3, 1])
+        rest = world.split(None if world.rank == 1 else -5)
+        assert (rest is None) == (world.rank == 1)
+        assert rest is None or rest.size == 3
+
+    run_ranks(4, body)
+
+
+def test_split_with_nonsense(ctx):
+    for color, key in (("red", 0), (1, "x"), (2**70, 0), (-2**63, 0), (1.5, 0)):
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            ctx.world.split(color, key)

@@ -38,6 +38,7 @@ PyMODINIT_FUNC PyInit__kvcl(void)
         (add_type(module, "Request", kvpy_make_request, &kvpy_request_type) != 0) ||
         (add_type(module, "Queue", kvpy_make_queue, &kvpy_queue_type) != 0) ||
         (PyModule_AddIntConstant(module, "ANY_SOURCE", KVCL_ANY_SOURCE) != 0) ||
+        (PyModule_AddObject(module, "ANY_TAG", PyLong_FromUnsignedLongLong(KVCL_ANY_TAG)) != 0) ||
         (PyModule_AddIntConstant(module, "READ", KVCL_READ) != 0) ||
         (PyModule_AddIntConstant(module, "WRITE", KVCL_WRITE) != 0) ||
         (PyModule_AddIntConstant(module, "LAYOUT_PER_LAYER", (long)KVCL_LAYOUT_PER_LAYER) != 0) ||

@@ -1,0 +1,79 @@
+/*
+ * Comm.probe and Comm.split: calls that wait for other ranks.
+ */
+#include "kvcl/ext/ext.h"
+
+enum { SLICE_NS = 50000000 }; /* slice of a wait, between checks for signals */
+
+/* _probe(rank, tag, timeout or None): (source, tag, bytes), or None once the time is over */
+static PyObject *comm_probe(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t       *comm = (kvpy_obj_t *)self;
+    kvcl_recv_info_t info  = KVCL_RECV_INFO_INIT;
+    PyObject         *rank_arg, *tag_arg, *timeout;
+    kvcl_status_t    status;
+    uint64_t         tag, ns, until, left;
+    int              rank;
+
+    if (!PyArg_ParseTuple(args, "OOO:_probe", &rank_arg, &tag_arg, &timeout) ||
+        (kvpy_int(rank_arg, "rank", &rank) != 0) || (kvpy_u64(tag_arg, "tag", UINT64_MAX, &tag) != 0) ||
+        (kvpy_timeout(timeout, &ns) != 0)) {
+        return NULL;
+    }
+    until = kvpy_now_ns() + ((timeout == Py_None) ? UINT64_MAX / 2 : ns);
+    do {
+        if (kvpy_obj_check(comm) != 0) {
+            return NULL;
+        }
+        left = kvpy_now_ns();
+        left = (until > left) ? until - left : 0;
+        left = (left > SLICE_NS) ? SLICE_NS : left;
+        KVPY_CALL(comm, status, kvcl_probe(comm->handle, rank, tag, left, &info));
+        if (status == KVCL_OK) {
+            return Py_BuildValue("(iKK)", info.source, (unsigned long long)info.tag, (unsigned long long)info.bytes);
+        }
+        if ((status != KVCL_INPROGRESS) && (status != KVCL_ERR_WAIT_TIMEOUT)) {
+            return kvpy_raise(status, NULL);
+        }
+        if (PyErr_CheckSignals() != 0) {
+            return NULL;
+        }
+    } while (kvpy_now_ns() < until);
+    Py_RETURN_NONE;
+}
+
+/* _split(parent, color or None, key, timeout): the communicator, or None without a color */
+static PyObject *comm_split(PyObject *cls, PyObject *args)
+{
+    PyObject      *arg, *color, *timeout;
+    kvpy_obj_t    *parent;
+    kvcl_comm_h   comm = NULL;
+    kvcl_status_t status;
+    long long     number = KVCL_COLOR_NONE, key;
+    uint64_t      ns;
+
+    if (!PyArg_ParseTuple(args, "OOLO:_split", &arg, &color, &key, &timeout) ||
+        (kvpy_call_timeout(timeout, &ns) != 0) || ((parent = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL)) {
+        return NULL;
+    }
+    if (color != Py_None) {
+        number = PyLong_AsLongLong(color);
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+        if (number == KVCL_COLOR_NONE) {
+            PyErr_SetString(PyExc_ValueError, "color is too small: None is for no communicator");
+            return NULL;
+        }
+    }
+    KVPY_CALL(parent, status, kvcl_comm_split(parent->handle, number, key, ns, &comm));
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    return (comm != NULL) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, parent->ctx, comm) : kvpy_none();
+}
+
+PyMethodDef kvpy_probe_methods[] = {
+    {"_probe", comm_probe, METH_VARARGS, "_probe(rank, tag, timeout)"},
+    {"_split", comm_split, METH_VARARGS | METH_CLASS, "_split(parent, color, key, timeout)"},
+    {NULL, NULL, 0, NULL}};
