@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "coll/coll_run.h"
 #include "weave/pieces.h"
-#include "xfer/flat.h"
+#include "kv/flat.h"
 
 #include <stdlib.h>
 #include <string.h>

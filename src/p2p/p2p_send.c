@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/describe.h"
-#include "xfer/flat.h"
+#include "kv/flat.h"
 #include "gate/gate.h"
 #include "p2p/layers.h"
 #include "xfer/offer.h"

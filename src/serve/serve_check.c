@@ -3,7 +3,7 @@
  */
 #include "config.h"
 #include "cache/cache.h"
-#include "xfer/flat.h"
+#include "kv/flat.h"
 #include "xfer/offer.h"
 #include "serve/serve.h"
 #include "weave/pieces.h"

@@ -198,9 +198,8 @@ static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
     const unsigned fields = calls[call].fields;
 
-    return (p->queue == NULL) &&
-           (((fields_set(p) & (~fields | SIGNAL | TO_RANK | NOTIFY_BYTES)) | (fields & (NO_CB | NO_POST)) |
-             (p->flags & ~calls[call].flags)) == 0);
+    return (p->queue == NULL) && (((fields_set(p) & (~fields | SIGNAL | TO_RANK | NOTIFY_BYTES)) |
+                                   (fields & (NO_CB | NO_POST)) | (p->flags & ~calls[call].flags)) == 0);
 }
 
 /* A blocking call posts no request, so it runs no callback. */

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/describe.h"
-#include "xfer/flat.h"
+#include "kv/flat.h"
 #include "xfer/params.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "xfer/pull.h"
 #include "base/error.h"
 #include "dir/slots.h"
-#include "xfer/flat.h"
+#include "kv/flat.h"
 #include "xfer/params.h"
 
 kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel)

@@ -10,7 +10,7 @@
 #include "mem/rmem.h"
 #include "xfer/describe.h"
 #include "xfer/direct.h"
-#include "xfer/flat.h"
+#include "kv/flat.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 #include "weave/pieces.h"

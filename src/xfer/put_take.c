@@ -8,7 +8,7 @@
 #include "config.h"
 #include "base/log.h"
 #include "mem/rmem.h"
-#include "xfer/flat.h"
+#include "kv/flat.h"
 #include "xfer/pull.h"
 #include "xfer/xfer.h"
 #include "weave/pieces.h"

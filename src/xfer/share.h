@@ -1,6 +1,4 @@
-/*
- * The order of turns of two classes, of which the lower one has a share. Turns are of about equal size.
- */
+/* The order of turns of two classes, of which the lower one has a share. Turns are of about equal size. */
 #ifndef KVCL_XFER_SHARE_H
 #define KVCL_XFER_SHARE_H
 

@@ -80,7 +80,7 @@ static void keep_error(kvpy_op_t *op, const char *error)
 
     op->why = PyMem_RawMalloc(len + 1);
     if (op->why != NULL) {
-        memcpy(op->why, error, len + 1);
+        snprintf(op->why, len + 1, "%s", error);
     }
 }
 

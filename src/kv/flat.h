@@ -1,8 +1,8 @@
 /*
  * Plain memory as a stream of one run, so that transfers handle streams only.
  */
-#ifndef KVCL_XFER_FLAT_H
-#define KVCL_XFER_FLAT_H
+#ifndef KVCL_KV_FLAT_H
+#define KVCL_KV_FLAT_H
 
 #include "kv/runs.h"
 
