@@ -139,7 +139,7 @@ static bool post(int s, int round, kvcl_req_h *reqs)
     const side_t        *side = &sides[s];
     const unsigned char *mine = kvcl_mem_addr(mem);
     const size_t        len   = bytes_of(round);
-    const uint64_t      tag   = ((uint64_t)round * 2) + (uint64_t)s;
+    const uint64_t      tag   = ((uint64_t)round * 2) + (uint64_t)s + 1; /* not 0: ~0 is KVCL_ANY_TAG */
     uint32_t            ids[4][BLOCKS];
     kvcl_sel_t          from = area(ids[0], AREA_MINE), put = area(ids[1], AREA_PUT + s);
     kvcl_sel_t          received = area(ids[2], AREA_RECEIVED + s), got = area(ids[3], AREA_GOT + s);
