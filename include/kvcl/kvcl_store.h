@@ -264,7 +264,7 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK.
  *
  * With KVCL_PUT_STAYS and R of 2 or more, the first of the other ranks fetches the blocks from the caller's cache,
- * while this rank copies them into its pool: the put completes sooner. The blocks that the pool lacks must then be
+ * while this rank copies them into its pool. The blocks that the pool lacks must then be
  * unpublished, each once (KVCL_ERR_BUSY). If the put ends before its bytes are copied, other ranks keep the copies that
  * they have made by then, which params->copies does not count. Puts that the call copies itself ignore the flag. So do
  * puts into other ranks' pools, whose blocks are always fetched from the caller's cache. After completion no rank keeps

@@ -74,8 +74,8 @@ class Store(_kvcl.Store):
         change the blocks until the request has completed.
 
         to: the rank whose pool takes the first copy instead of this rank's. A put of a rank without a pool goes into
-        the nearest pools. stays: other ranks may fetch the blocks from the cache, while this rank still copies them: a
-        large put of two replicas or more completes sooner. The blocks must be unpublished, each once.
+        the nearest pools. stays: other ranks may fetch the blocks from the cache, while this rank still copies them, in
+        a large put of two replicas or more. The blocks must be unpublished, each once.
         request.copies: the number of copies of each. tenant: the owner of the blocks (quota()); 0: none. Without room
         the call raises NoSpace; with wait it blocks until there is room, or the deadline has passed.
         """
