@@ -111,7 +111,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_coll;
 const kvcl_room_t kvcl_room_coll = {
     .name        = "coll",
     .handlers    = handlers,

@@ -1,8 +1,8 @@
 /*
  * The inside of a context, and the rooms that keep their state in it.
  *
- * A room (mem, xfer, collectives, store, comm) has one kvcl_room_t in the explicit list of rooms.c: the init and fini
- * of its state in a context, its message handlers, its share of polling, and its reaction to the failure of a peer.
+ * A room (KVCL_ROOM_MAP) has one kvcl_room_t: the init and fini of its state in a context, its message handlers, its
+ * share of polling, and its reaction to the failure of a peer.
  */
 #ifndef KVCL_CORE_CONTEXT_H
 #define KVCL_CORE_CONTEXT_H
@@ -16,8 +16,22 @@
 #include "wire/wire.h"
 #include <kvcl/kvcl_query.h>
 
-enum { KVCL_ROOM_COMM, KVCL_ROOM_MEM, KVCL_ROOM_LANE, KVCL_ROOM_GATE, KVCL_ROOM_XFER, KVCL_ROOM_SERVE,
-       KVCL_ROOM_NOTIFY, KVCL_ROOM_P2P, KVCL_ROOM_COLL, KVCL_ROOM_STORE, KVCL_ROOMS };
+/* X(NAME, room): each has a kvcl_room_<room>. In the order of their init; fini runs in reverse. */
+#define KVCL_ROOM_MAP(X)                                                                                               \
+    X(COMM, comm)                                                                                                      \
+    X(MEM, mem)                                                                                                        \
+    X(LANE, lane)                                                                                                      \
+    X(GATE, gate)                                                                                                      \
+    X(XFER, xfer)                                                                                                      \
+    X(SERVE, serve)                                                                                                    \
+    X(NOTIFY, notify)                                                                                                  \
+    X(P2P, p2p)                                                                                                        \
+    X(COLL, coll)                                                                                                      \
+    X(STORE, store)
+
+#define KVCL_ROOM_ENUM(_name, _room) KVCL_ROOM_##_name,
+enum { KVCL_ROOM_MAP(KVCL_ROOM_ENUM) KVCL_ROOMS };
+#undef KVCL_ROOM_ENUM
 
 /* Engine lock held. hdr has at least sizeof(kvcl_msg_t) bytes, all of hdr_len are readable and aligned to 8; the
  * content beyond is hostile. Both buffers live during the call only. */
@@ -52,6 +66,10 @@ typedef struct kvcl_room {
     /* Optional. Lock held. The communicator is being freed: release its state. */
     void          (*comm_freed)(struct kvcl_context *ctx, void *state, struct kvcl_comm *comm);
 } kvcl_room_t;
+
+#define KVCL_ROOM_EXTERN(_name, _room) extern const kvcl_room_t kvcl_room_##_room;
+KVCL_ROOM_MAP(KVCL_ROOM_EXTERN)
+#undef KVCL_ROOM_EXTERN
 
 extern const kvcl_room_t *const kvcl_rooms[KVCL_ROOMS]; /* rooms.c */
 

@@ -180,5 +180,4 @@ static unsigned room_poll(kvcl_context_h ctx, void *state)
     return n;
 }
 
-extern const kvcl_room_t kvcl_room_gate;
 const kvcl_room_t kvcl_room_gate = {.name = "gate", .init = room_init, .fini = room_fini, .poll = room_poll};

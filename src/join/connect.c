@@ -222,7 +222,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_comm;
 const kvcl_room_t kvcl_room_comm = {
     .name        = "comm",
     .handlers    = handlers,

@@ -238,7 +238,6 @@ static void room_fini(kvcl_context_h ctx, void *state)
     free(room);
 }
 
-extern const kvcl_room_t kvcl_room_lane;
 const kvcl_room_t kvcl_room_lane = {
     .name         = "lane",
     .init         = room_init,

@@ -116,7 +116,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_mem;
 const kvcl_room_t kvcl_room_mem = {
     .name        = "mem",
     .handlers    = handlers,

@@ -167,7 +167,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_notify;
 const kvcl_room_t kvcl_room_notify = {
     .name       = "notify",
     .handlers   = handlers,

@@ -57,7 +57,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_p2p;
 const kvcl_room_t kvcl_room_p2p = {
     .name        = "p2p",
     .handlers    = handlers,

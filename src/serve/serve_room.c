@@ -55,7 +55,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_serve;
 const kvcl_room_t kvcl_room_serve = {
     .name        = "serve",
     .handlers    = handlers,

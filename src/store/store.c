@@ -156,7 +156,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_store;
 const kvcl_room_t kvcl_room_store = {
     .name         = "store",
     .handlers     = handlers,

@@ -67,7 +67,6 @@ static const kvcl_msg_handler_t handlers[] = {
     {0, 0, NULL},
 };
 
-extern const kvcl_room_t kvcl_room_xfer;
 const kvcl_room_t kvcl_room_xfer = {
     .name     = "xfer",
     .handlers = handlers,
