@@ -45,7 +45,7 @@ static kvcl_status_t query_homes(kvcl_get_t *get, const uint8_t *skip)
     uint32_t      home;
 
     kvcl_scatter_free(&get->scatter);
-    status = kvcl_rpc_scatter(store, get->items, sizeof(get->items[0]), get->n, skip, &get->scatter);
+    status = kvcl_scatter_keys(store, get->items, sizeof(get->items[0]), get->n, skip, &get->scatter);
     kvcl_list_init(&rpcs);
     for (home = 0; (home < store->n_ranks) && (status == KVCL_OK); ++home) {
         status = kvcl_rpcs_make(store, home, kvcl_fetch_kind(get, home), get->items, sizeof(get->items[0]),

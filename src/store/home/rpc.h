@@ -75,8 +75,8 @@ typedef struct kvcl_scatter {
 } kvcl_scatter_t;
 /** Assigns each key to its home. keys: n items, stride bytes apart. skip (may be NULL): items with a nonzero byte are
  * left out. Any thread. */
-kvcl_status_t kvcl_rpc_scatter(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
-                           kvcl_scatter_t *scatter) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_scatter_keys(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
+                                kvcl_scatter_t *scatter) KVCL_MUST_CHECK;
 /** Assigns each key to its home and, in a store with two homes a key, to its backup, silent or not. */
 kvcl_status_t kvcl_scatter_both(kvcl_store_h store, const void *keys, size_t stride, size_t n,
                                 kvcl_scatter_t *scatter) KVCL_MUST_CHECK;

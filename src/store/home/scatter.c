@@ -104,8 +104,8 @@ static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_rpc_scatter(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
-                           kvcl_scatter_t *scatter)
+kvcl_status_t kvcl_scatter_keys(kvcl_store_h store, const void *keys, size_t stride, size_t n, const uint8_t *skip,
+                                kvcl_scatter_t *scatter)
 {
     return scatter_items(store, keys, stride, n, skip, TO_ONE, scatter);
 }
