@@ -17,6 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes: up to SHORT the sum is another function; longer ones are taken by stripes, whole blocks of them and a rest. */
+enum { KVCL_XXH3_SHORT = 240, KVCL_XXH3_STRIPE = 64, KVCL_XXH3_BLOCK = 1024 };
+
 typedef XXH3_state_t kvcl_checksum_state_t;
 
 static inline uint64_t kvcl_checksum(const void *buf, size_t len)

@@ -1,125 +1,87 @@
 /*
- * XXH3-64 and a copy in one loop (AVX2), and the plain way where there is none.
+ * XXH3-64 and a copy in one loop (xxh3.h, AVX2), and the plain way where there is none.
  *
- * XXH3 of more than 240 bytes: eight accumulators take stripes of 64 bytes, each with another part of the secret; after
- * every 16 stripes, a block, they are scrambled; the last 64 bytes are one stripe more, whatever lies before them. The
- * sum of shorter ones is another function, so up to a block is kept back in `pending`. Pure, no locks; what the
- * processor has is asked once.
+ * The last stripe and the sum of short ones are not as the others, so up to a block is kept back in `pending`. Pure, no
+ * locks.
  */
 #include "config.h"
 #include "weave/sum_copy.h"
 
-#include "base/sanitizers.h"
 #include "weave/copy_racy.h"
+#include "weave/xxh3.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-enum { SHORT = 240, SLICE = 8192, STRIPES = KVCL_SUM_BLOCK / KVCL_SUM_STRIPE, SECRET_STEP = 8, SECRET_LAST = 7 };
+enum {
+    SHORT   = KVCL_XXH3_SHORT,
+    SLICE   = 8192,
+    STRIPE  = KVCL_XXH3_STRIPE,
+    BLOCK   = KVCL_XXH3_BLOCK,
+    STRIPES = BLOCK / STRIPE
+};
 
-/* ThreadSanitizer is to see the racy copy as such, so it gets the plain way. */
-#if defined(KVCL_HAVE_XXH3_INSIDE) && defined(__x86_64__) && !KVCL_TSAN
-#include <immintrin.h>
-
-#define AVX2        __attribute__((target("avx2")))
-#define AVX2_INLINE __attribute__((target("avx2"), always_inline)) static inline
-
-typedef struct lanes {
-    __m256i a, b;
-} lanes_t;
-
-static const uint8_t *const secret = XXH3_kSecret;
+#if KVCL_XXH3_STEPS
 
 static bool is_fast(void)
 {
     return __builtin_cpu_supports("avx2");
 }
 
-AVX2_INLINE __m256i load(const void *at)
-{
-    return _mm256_loadu_si256((const __m256i *)at);
-}
-
-AVX2_INLINE __m256i add_half(__m256i acc, __m256i data, const uint8_t *key)
-{
-    __m256i mixed   = _mm256_xor_si256(data, load(key));
-    __m256i product = _mm256_mul_epu32(mixed, _mm256_srli_epi64(mixed, 32));
-
-    return _mm256_add_epi64(_mm256_add_epi64(acc, _mm256_shuffle_epi32(data, 0x4e)), product);
-}
-
 /* One stripe; stored at dst, too, if it is to be copied. */
-AVX2_INLINE lanes_t stripe(lanes_t acc, bool copying, uint8_t *dst, const uint8_t *src, const uint8_t *key)
+KVCL_AVX2_INLINE kvcl_avx2_acc_t stripe(kvcl_avx2_acc_t acc, bool copying, uint8_t *dst, const uint8_t *src,
+                                        const uint8_t *key)
 {
-    __m256i a = load(src), b = load(src + 32);
+    __m256i a = kvcl_avx2_load(src), b = kvcl_avx2_load(src + 32);
 
     if (copying) {
         _mm256_storeu_si256((__m256i *)(void *)dst, a);
         _mm256_storeu_si256((__m256i *)(void *)(dst + 32), b);
     }
-    acc.a = add_half(acc.a, a, key);
-    acc.b = add_half(acc.b, b, key + 32);
-    return acc;
+    return kvcl_avx2_add(acc, a, b, key);
 }
 
-AVX2_INLINE __m256i scramble_half(__m256i acc, const uint8_t *key)
+KVCL_AVX2_INLINE void blocks(uint64_t *sums, bool copying, uint8_t *dst, const uint8_t *src, size_t n)
 {
-    const __m256i prime = _mm256_set1_epi32((int)XXH_PRIME32_1);
-    __m256i       mixed = _mm256_xor_si256(_mm256_xor_si256(acc, _mm256_srli_epi64(acc, 47)), load(key));
-    __m256i       high  = _mm256_mul_epu32(_mm256_srli_epi64(mixed, 32), prime);
-
-    return _mm256_add_epi64(_mm256_mul_epu32(mixed, prime), _mm256_slli_epi64(high, 32));
-}
-
-AVX2_INLINE void blocks(uint64_t *sums, bool copying, uint8_t *dst, const uint8_t *src, size_t n)
-{
-    const uint8_t *end = secret + XXH_SECRET_DEFAULT_SIZE - KVCL_SUM_STRIPE;
-    lanes_t       acc  = {load(sums), load(sums + 4)};
-    size_t        i;
+    kvcl_avx2_acc_t acc = kvcl_avx2_take(sums);
+    size_t          i;
 
     for (; n > 0; --n) {
         for (i = 0; i < STRIPES; ++i) {
-            acc = stripe(acc, copying, dst, src, secret + (i * SECRET_STEP));
-            src += KVCL_SUM_STRIPE;
-            dst = copying ? dst + KVCL_SUM_STRIPE : NULL;
+            acc = stripe(acc, copying, dst, src, kvcl_xxh3_key(i));
+            src += STRIPE;
+            dst = copying ? dst + STRIPE : NULL;
         }
-        acc.a = scramble_half(acc.a, end);
-        acc.b = scramble_half(acc.b, end + 32);
+        acc = kvcl_avx2_scramble(acc);
     }
-    _mm256_storeu_si256((__m256i *)(void *)sums, acc.a);
-    _mm256_storeu_si256((__m256i *)(void *)(sums + 4), acc.b);
+    kvcl_avx2_give(sums, acc);
 }
 
-AVX2 static void sum_blocks(uint64_t *sums, const uint8_t *src, size_t n)
+KVCL_AVX2 static void sum_blocks(uint64_t *sums, const uint8_t *src, size_t n)
 {
     blocks(sums, false, NULL, src, n);
 }
 
-AVX2 static void copy_blocks(uint64_t *sums, uint8_t *dst, const uint8_t *src, size_t n)
+KVCL_AVX2 static void copy_blocks(uint64_t *sums, uint8_t *dst, const uint8_t *src, size_t n)
 {
     blocks(sums, true, dst, src, n);
 }
 
 /* The stripes of a block that is not whole, then the last 64 bytes. */
-AVX2 static void sum_rest(uint64_t *sums, const uint8_t *src, size_t n_stripes, const uint8_t *last)
+KVCL_AVX2 static void sum_rest(uint64_t *sums, const uint8_t *src, size_t n_stripes, const uint8_t *last)
 {
-    const uint8_t *key = secret + XXH_SECRET_DEFAULT_SIZE - KVCL_SUM_STRIPE - SECRET_LAST;
-    lanes_t       acc  = {load(sums), load(sums + 4)};
-    size_t        i;
+    kvcl_avx2_acc_t acc = kvcl_avx2_take(sums);
+    size_t          i;
 
     for (i = 0; i < n_stripes; ++i) {
-        acc = stripe(acc, false, NULL, src + (i * KVCL_SUM_STRIPE), secret + (i * SECRET_STEP));
+        acc = stripe(acc, false, NULL, src + (i * STRIPE), kvcl_xxh3_key(i));
     }
-    acc = stripe(acc, false, NULL, last, key);
-    _mm256_storeu_si256((__m256i *)(void *)sums, acc.a);
-    _mm256_storeu_si256((__m256i *)(void *)(sums + 4), acc.b);
+    kvcl_avx2_give(sums, stripe(acc, false, NULL, last, kvcl_xxh3_last_key()));
 }
 
 static void fast_init(kvcl_sum_fast_t *sum)
 {
-    static const uint64_t begin[8] = XXH3_INIT_ACC;
-
-    memcpy(sum->acc, begin, sizeof(begin));
+    kvcl_xxh3_begin(sum->acc);
     sum->n_pending = 0;
     sum->total     = 0;
 }
@@ -137,7 +99,7 @@ static void keep(kvcl_sum_fast_t *sum, uint8_t *dst, const uint8_t *src, size_t 
 
 static void fast_copy(kvcl_sum_fast_t *sum, uint8_t *dst, const uint8_t *src, size_t len)
 {
-    size_t n = KVCL_SUM_BLOCK - sum->n_pending;
+    size_t n = BLOCK - sum->n_pending;
 
     sum->total += len;
     if (sum->n_pending > 0) {
@@ -150,21 +112,21 @@ static void fast_copy(kvcl_sum_fast_t *sum, uint8_t *dst, const uint8_t *src, si
             return;
         }
         sum_blocks(sum->acc, sum->pending, 1);
-        memcpy(sum->last, sum->pending + KVCL_SUM_BLOCK - KVCL_SUM_STRIPE, KVCL_SUM_STRIPE);
+        memcpy(sum->last, sum->pending + BLOCK - STRIPE, STRIPE);
         sum->n_pending = 0;
     }
-    n = (len > 0) ? (len - 1) / KVCL_SUM_BLOCK : 0;
+    n = (len > 0) ? (len - 1) / BLOCK : 0;
     if (n > 0) {
         if (dst != NULL) {
             copy_blocks(sum->acc, dst, src, n);
         } else {
             sum_blocks(sum->acc, src, n);
         }
-        n *= KVCL_SUM_BLOCK;
+        n *= BLOCK;
         src += n;
         dst = (dst != NULL) ? dst + n : NULL;
         len -= n;
-        memcpy(sum->last, ((dst != NULL) ? dst : src) - KVCL_SUM_STRIPE, KVCL_SUM_STRIPE);
+        memcpy(sum->last, ((dst != NULL) ? dst : src) - STRIPE, STRIPE);
     }
     keep(sum, dst, src, len);
 }
@@ -173,30 +135,31 @@ static uint64_t fast_end(const kvcl_sum_fast_t *sum)
 {
     const size_t  n = sum->n_pending;
     const uint8_t *last;
-    uint8_t       both[KVCL_SUM_STRIPE];
+    uint8_t       both[STRIPE];
     uint64_t      acc[8];
 
     if (sum->total <= SHORT) {
         return kvcl_checksum(sum->pending, n);
     }
-    last = sum->pending + n - KVCL_SUM_STRIPE;
-    if (n < KVCL_SUM_STRIPE) {
-        memcpy(both, sum->last + n, KVCL_SUM_STRIPE - n);
-        memcpy(both + KVCL_SUM_STRIPE - n, sum->pending, n);
+    last = sum->pending + n - STRIPE;
+    if (n < STRIPE) {
+        memcpy(both, sum->last + n, STRIPE - n);
+        memcpy(both + STRIPE - n, sum->pending, n);
         last = both;
     }
     memcpy(acc, sum->acc, sizeof(acc));
-    sum_rest(acc, sum->pending, (n - 1) / KVCL_SUM_STRIPE, last);
-    return XXH3_mergeAccs(acc, secret + XXH_SECRET_MERGEACCS_START, sum->total * XXH_PRIME64_1);
+    sum_rest(acc, sum->pending, (n - 1) / STRIPE, last);
+    return kvcl_xxh3_end(acc, sum->total);
 }
 
 /* One piece of more than SHORT bytes, summed at once: no state is kept for further pieces. */
 static uint64_t fast_of(uint8_t *dst, const uint8_t *src, size_t len)
 {
-    const size_t n      = (len - 1) / KVCL_SUM_BLOCK;
-    const size_t whole  = n * KVCL_SUM_BLOCK;
-    uint64_t     acc[8] = XXH3_INIT_ACC;
+    const size_t n     = (len - 1) / BLOCK;
+    const size_t whole = n * BLOCK;
+    uint64_t     acc[8];
 
+    kvcl_xxh3_begin(acc);
     if (dst != NULL) {
         copy_blocks(acc, dst, src, n);
         memcpy(dst + whole, src + whole, len - whole);
@@ -204,8 +167,8 @@ static uint64_t fast_of(uint8_t *dst, const uint8_t *src, size_t len)
     } else {
         sum_blocks(acc, src, n);
     }
-    sum_rest(acc, src + whole, (len - whole - 1) / KVCL_SUM_STRIPE, src + len - KVCL_SUM_STRIPE);
-    return XXH3_mergeAccs(acc, secret + XXH_SECRET_MERGEACCS_START, (uint64_t)len * XXH_PRIME64_1);
+    sum_rest(acc, src + whole, (len - whole - 1) / STRIPE, src + len - STRIPE);
+    return kvcl_xxh3_end(acc, len);
 }
 
 #else

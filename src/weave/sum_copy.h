@@ -13,13 +13,11 @@
 
 #include <stdbool.h>
 
-enum { KVCL_SUM_BLOCK = 1024, KVCL_SUM_STRIPE = 64 };
-
 /* XXH3's accumulators by hand: a whole block is added when more follows, for the last one is added in another way. */
 typedef struct kvcl_sum_fast {
     _Alignas(64) uint64_t acc[8];
-    uint8_t               pending[KVCL_SUM_BLOCK];
-    uint8_t               last[KVCL_SUM_STRIPE]; /* the end of the block before */
+    uint8_t               pending[KVCL_XXH3_BLOCK];
+    uint8_t               last[KVCL_XXH3_STRIPE]; /* the end of the block before */
     size_t                n_pending;
     uint64_t              total;
 } kvcl_sum_fast_t;
