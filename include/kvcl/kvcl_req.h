@@ -129,9 +129,9 @@ typedef struct kvcl_done {
     size_t        size;   /* sizeof(kvcl_done_t) of the library, at most the stride */
     void          *arg;   /* params.cb_arg of the operation */
     kvcl_status_t status; /* final */
-    uint64_t      bytes;  /* of payload that was moved: 0 if the operation failed or moves none. Store gets: of the
-                             blocks or values that were got, also if others failed; store puts: of blocks or values that
-                             the store lacked */
+    uint64_t      bytes;  /* of payload that was moved: 0 if the operation failed or moves none. Collectives: of this
+                             rank's larger buffer. Store gets: of the blocks or values that were got, also if others
+                             failed; store puts: of blocks or values that the store lacked */
     uint64_t      ns;     /* from the beginning of the posting call to the completion */
     const char    *error; /* why it failed, as kvcl_req_error(); NULL: it has not. Owned by the queue: valid until the
                              next drain of it */

@@ -93,6 +93,7 @@ static kvcl_status_t set_buffers(const kvcl_coll_call_t *call, kvcl_coll_op_t *o
     op->in       = kvcl_coll_has_two_buffers(call->kind) ? call->in : call->buf;
     op->total    = bytes.recv;
     op->in_total = bytes.send;
+    op->payload  = (bytes.recv > bytes.send) ? bytes.recv : bytes.send;
     op->reduce   = call->reduce;
     op->elem     = call->elem;
     if (op->plan->alg->regions != NULL) {
@@ -101,10 +102,10 @@ static kvcl_status_t set_buffers(const kvcl_coll_call_t *call, kvcl_coll_op_t *o
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %llu bytes", call->name,
                              (unsigned long long)bytes.recv);
         }
-        op->result       = call->buf;
-        op->result_bytes = call->len;
-        op->buf          = op->work;
-        op->in           = op->work;
+        op->payload = call->len;
+        op->result  = call->buf;
+        op->buf     = op->work;
+        op->in      = op->work;
     }
     return KVCL_OK;
 }

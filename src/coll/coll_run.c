@@ -248,7 +248,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
     kvcl_list_del(&op->landed_link);
     kvcl_plan_cache_put(&cc->plans, op->plan);
     if ((status == KVCL_OK) && (op->work != NULL)) {
-        kvcl_copy_bytes(op->result, (char *)op->work + (op->total - op->result_bytes), op->result_bytes);
+        kvcl_copy_bytes(op->result, (char *)op->work + (op->total - op->payload), op->payload);
     }
     free_memory(op);
     if (status != KVCL_OK) {
@@ -256,7 +256,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
         kvcl_coll_comm_failure(cc, op->seq, status);
     }
     --cc->running;
-    op->req.timing.bytes = (status == KVCL_OK) ? op->total : 0;
+    op->req.timing.bytes = (status == KVCL_OK) ? op->payload : 0;
     kvcl_req_complete(&op->req, status);
     begin_waiting(ctx, cc);
 }
@@ -342,13 +342,12 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 static void describe(const kvcl_req_t *req, char *buf, size_t cap)
 {
     const kvcl_coll_op_t *op = kvcl_container_of((kvcl_req_t *)req, kvcl_coll_op_t, req);
-    const uint64_t       bytes = (op->total > op->in_total) ? op->total : op->in_total;
     char                 what[160] = "", root[32] = "";
 
     if (op->cache != NULL) {
         kvcl_describe_sel(&op->sel, what, sizeof(what));
     } else {
-        snprintf(what, sizeof(what), "%llu bytes", (unsigned long long)bytes);
+        snprintf(what, sizeof(what), "%llu bytes", (unsigned long long)op->payload);
     }
     if (op->root != UINT32_MAX) {
         snprintf(root, sizeof(root), " %s rank %u", op->to_root ? "to" : "from", op->root);

@@ -101,14 +101,14 @@ struct kvcl_coll_op {
     void                    *buf;        /* to receive into; or cache and sel */
     const void              *in;         /* to send from: buf, unless the collective has two buffers */
     uint64_t                in_total;    /* bytes of in */
-    void                    *work;       /* owned: buf, where it is not the caller's; its end goes to result */
+    void                    *work;       /* owned: buf, where it is not the caller's; its last payload bytes go to result */
     void                    *result;
-    uint64_t                result_bytes;
     kvcl_reduce_fn_t        reduce;      /* NULL: it does not reduce */
     uint32_t                elem;        /* bytes of an element */
     kvcl_cache_h            cache;
     kvcl_sel_t              sel;         /* owned */
     uint64_t                total;       /* bytes of buf */
+    uint64_t                payload;     /* bytes of the caller's larger buffer: for sentences and records */
     kvcl_token_t            token;       /* layers 0: matches any block of the same size */
     uint64_t                block_bytes;
     kvcl_offer_t            offer;

@@ -168,6 +168,46 @@ static void failures(cf_t *cf)
     CF_IS(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 1, in, 8, &params, &req), KVCL_ERR_DEAD_HANDLE);
 }
 
+/* Bytes are those of the larger buffer, whatever memory the algorithm needs; so is the number in a sentence. */
+static void collectives(cf_t *cf)
+{
+    enum { N = 3 };
+    const uint64_t expected[N] = {SMALL, (cf->rank == 0) ? (uint64_t)cf->size * SMALL : SMALL,
+                                  (cf->rank == 0) ? (uint64_t)cf->size * SMALL : SMALL};
+    char               in[CF_RANKS_MAX * SMALL] = {0}, out[CF_RANKS_MAX * SMALL];
+    kvcl_xfer_params_t params[N];
+    kvcl_queue_h       queue;
+    kvcl_done_t        done[N];
+    size_t             i, n;
+
+    CF_OK(cf, kvcl_queue_create(&queue));
+    for (i = 0; i < N; ++i) {
+        params[i] = to(queue, i);
+    }
+    CF_OK(cf, kvcl_allreduce(cf->world, in, out, SMALL, KVCL_DTYPE_U8, KVCL_REDUCE_MAX, &params[0], NULL));
+    CF_OK(cf, kvcl_gather(cf->world, 0, in, SMALL, (cf->rank == 0) ? out : NULL, &params[1], NULL));
+    drain_all(cf, queue, done, 2);
+    CF_OK(cf, kvcl_scatter(cf->world, 0, (cf->rank == 0) ? in : NULL, SMALL, out, &params[2], NULL));
+    drain_all(cf, queue, done + 2, 1);
+    for (i = 0; i < N; ++i) {
+        n = (size_t)(uintptr_t)done[i].arg;
+        CF_OK(cf, done[i].status);
+        CF_CHECK(cf, (n < N) && (done[i].bytes == expected[n]));
+    }
+    params[0].timeout_ns = KVCL_NS_PER_MS;
+    if (cf->rank == 0) {
+        cf_fence(cf);
+    }
+    CF_OK(cf, kvcl_allreduce(cf->world, in, out, SMALL, KVCL_DTYPE_U8, KVCL_REDUCE_MAX, &params[0], NULL));
+    drain_all(cf, queue, done, 1);
+    if (cf->rank != 0) {
+        cf_fence(cf); /* the first rank comes too late */
+    }
+    CF_CHECK(cf, (done[0].status < 0) && (done[0].bytes == 0) && (strstr(done[0].error, ", 64 bytes") != NULL));
+    cf_fence(cf);
+    kvcl_queue_destroy(queue);
+}
+
 /* ---------------------------------------------------------------- the descriptor */
 
 static bool readable(int fd, int ms)
@@ -424,6 +464,7 @@ static void some(cf_t *cf)
 static const cf_case_t cases[] = {
     {"records", records, CF_RACY},
     {"failures", failures, 0},
+    {"collectives", collectives, 0},
     {"descriptor", descriptor, 0},
     {"takes_no_engine_lock", takes_no_engine_lock, 0},
     {"crowded", crowded, 0},
