@@ -263,12 +263,12 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * before the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With
  * fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK.
  *
- * With KVCL_PUT_STAYS and R of 2 or more, the first of the other ranks fetches the blocks from the caller's cache,
- * while this rank copies them into its pool. The blocks that the pool lacks must then be
- * unpublished, each once (KVCL_ERR_BUSY). If the put ends before its bytes are copied, other ranks keep the copies that
- * they have made by then, which params->copies does not count. Puts that the call copies itself ignore the flag. So do
- * puts into other ranks' pools, whose blocks are always fetched from the caller's cache. After completion no rank keeps
- * bytes that it reads there.
+ * With KVCL_PUT_STAYS and R of 2 or more, the first of the other ranks fetches the blocks from the caller's cache while
+ * this rank copies them into its pool. Those that the pool lacks must then not be published, and each may stand in the
+ * call once; otherwise it fails with KVCL_ERR_BUSY. If the put ends before its bytes are copied, other ranks keep the
+ * copies that they have made by then, which params->copies does not count. Puts that the call copies itself ignore the
+ * flag. So do puts into other ranks' pools, whose blocks are always fetched from the caller's cache. After completion
+ * no rank keeps bytes that it reads there.
  *
  * When the pool has no room (all of it pinned, in puts under way, or beyond the tenant's quota) the call fails at once;
  * with KVCL_PUT_WAIT it blocks until there is room or the deadline has passed.

@@ -232,7 +232,7 @@ KVCL_API kvcl_status_t kvcl_xfer_prepare(kvcl_comm_h comm, int rank, kvcl_xfer_d
 /**
  * Post it: the two lists of blocks mean what the selections of kvcl_get and kvcl_put do, as many blocks on both sides
  * where blocks have the same size. They are the caller's again on return. @a params (NULL: none): cb, cb_arg, queue,
- * status, and a timeout_ns for this posting; nothing else may be set. Several threads may post by one handle at once.
+ * status, stream, notify and timeout_ns, for this posting; nothing else may be set. Any number of threads at once.
  * @return as kvcl_get and kvcl_put, at once and later by the request.
  */
 KVCL_API kvcl_status_t kvcl_xfer_post(kvcl_xfer_h xfer, const uint32_t *local_blocks, size_t n_local,
@@ -291,7 +291,7 @@ KVCL_API kvcl_status_t kvcl_put_vec(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, 
  */
 
 /**
- * A notification alone, without data. @a params: timeout_ns, cb and cb_arg; nothing else may be set.
+ * A notification alone, without data. @a params: timeout_ns, cb, cb_arg and queue; nothing else may be set. Any thread.
  * @return KVCL_OK, KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_INVALID_PARAM (more than KVCL_NOTIFY_MAX bytes). Later:
  *         KVCL_ERR_NO_SPACE, KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED, KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE.
  */
@@ -301,7 +301,7 @@ KVCL_API kvcl_status_t kvcl_notify(kvcl_comm_h comm, int rank, const void *bytes
 /**
  * Take the next notification over @a comm, from any rank: in the order of arrival; those of operations with imported
  * memory travel over the communicator of kvcl_rmem_import. Waits at most timeout_ns; 0 checks once. The context's
- * eventfd wakes for an arrival. Any thread.
+ * eventfd wakes for an arrival. Any thread; blocks if timeout_ns is not 0.
  * @param [in,out] info  its size set by the caller; filled with source and bytes, tag 0; may be NULL.
  * @return KVCL_OK; KVCL_ERR_WAIT_TIMEOUT: none has arrived; KVCL_ERR_TRUNCATED: it has more bytes than cap: it stays,
  *         and info has its number of bytes; KVCL_ERR_INVALID_PARAM (KVCL_WAIT_FOREVER: nothing would end it).

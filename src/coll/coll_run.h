@@ -101,7 +101,7 @@ struct kvcl_coll_op {
     void                    *buf;        /* to receive into; or cache and sel */
     const void              *in;         /* to send from: buf, unless the collective has two buffers */
     uint64_t                in_total;    /* bytes of in */
-    void                    *work;       /* owned: buf, where it is not the caller's; its last payload bytes go to result */
+    void                    *work;       /* owned: buf, where it is not the caller's; its end goes to result */
     void                    *result;
     kvcl_reduce_fn_t        reduce;      /* NULL: it does not reduce */
     uint32_t                elem;        /* bytes of an element */
