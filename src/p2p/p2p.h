@@ -24,9 +24,6 @@ static inline uint32_t kvcl_send_unit(const kvcl_msg_send_t *msg, kvcl_cache_h c
     return kvcl_gcd(msg->unit, kvcl_sel_unit(&cache->shape, sel));
 }
 
-/** "tag 7", "any tag". @return buf. */
-const char *kvcl_p2p_tag_name(uint64_t tag, char *buf, size_t cap);
-
 /* The room's state in a context. */
 typedef struct kvcl_p2p_state {
     kvcl_list_t  recvs;      /* posted, unmatched */

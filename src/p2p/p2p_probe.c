@@ -7,6 +7,7 @@
 #include "config.h"
 #include "p2p/p2p.h"
 #include "p2p/p2p_match.h"
+#include "p2p/p2p_words.h"
 #include "base/error.h"
 #include "base/structs.h"
 #include "core/comm.h"
@@ -23,16 +24,6 @@ typedef struct probe {
     kvcl_status_t    status;  /* KVCL_INPROGRESS until one was found, or from has failed */
     kvcl_recv_info_t info;
 } probe_t;
-
-const char *kvcl_p2p_tag_name(uint64_t tag, char *buf, size_t cap)
-{
-    if (tag == KVCL_ANY_TAG) {
-        snprintf(buf, cap, "any tag");
-    } else {
-        snprintf(buf, cap, "tag %llu", (unsigned long long)tag);
-    }
-    return buf;
-}
 
 /* Lock held. */
 static bool look(void *arg)
@@ -60,7 +51,7 @@ static const char *describe(const probe_t *probe, char *buf, size_t cap)
     kvcl_lock(probe->ctx);
     kvcl_describe_peer(probe->from, peer, sizeof(peer));
     kvcl_unlock(probe->ctx);
-    snprintf(buf, cap, "a message of %s from %s", kvcl_p2p_tag_name(probe->wanted.tag, tag, sizeof(tag)), peer);
+    snprintf(buf, cap, "a message of %s from %s", kvcl_describe_tag(probe->wanted.tag, tag, sizeof(tag)), peer);
     return buf;
 }
 
@@ -88,8 +79,8 @@ kvcl_status_t kvcl_probe(kvcl_comm_h comm, int rank, uint64_t tag, uint64_t time
                                  : kvcl_wait_ended(comm->ctx, timeout_ns, call, describe(&probe, what, sizeof(what)));
     }
     if (probe.status != KVCL_OK) {
-        return kvcl_fail(probe.status, "%s: %s: %s; no message of it is left", call,
-                         describe(&probe, what, sizeof(what)), kvcl_status_text(probe.status));
+        return kvcl_fail(probe.status, "%s: %s can no longer arrive: %s", call, describe(&probe, what, sizeof(what)),
+                         kvcl_status_text(probe.status));
     }
     kvcl_struct_out(info_p, &probe.info, sizeof(probe.info));
     return KVCL_OK;

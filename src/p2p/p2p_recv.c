@@ -7,6 +7,7 @@
 #include "config.h"
 #include "p2p/p2p.h"
 #include "p2p/p2p_recv.h"
+#include "p2p/p2p_words.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/structs.h"
@@ -67,7 +68,7 @@ static void recv_describe(const kvcl_req_t *req, char *buf, size_t cap)
     const kvcl_p2p_recv_t *recv = kvcl_container_of((kvcl_req_t *)req, kvcl_p2p_recv_t, req);
     char                  peer[48], what[160], tag[32];
 
-    kvcl_p2p_tag_name(recv->posted.tag, tag, sizeof(tag));
+    kvcl_describe_tag(recv->posted.tag, tag, sizeof(tag));
     if (recv->peer != NULL) {
         kvcl_comm_source_name(recv->peer, recv->msg.comm, recv->msg.source, peer, sizeof(peer));
     } else {

@@ -1,10 +1,21 @@
 /*
- * The sentences of p2p_words.h. No state.
+ * The words of p2p_words.h. No state.
  */
 #include "config.h"
 #include "p2p/p2p_words.h"
+#include <kvcl/kvcl_xfer.h>
 
 #include <stdio.h>
+
+const char *kvcl_describe_tag(uint64_t tag, char *buf, size_t cap)
+{
+    if (tag == KVCL_ANY_TAG) {
+        snprintf(buf, cap, "any tag");
+    } else {
+        snprintf(buf, cap, "tag %llu", (unsigned long long)tag);
+    }
+    return buf;
+}
 
 const char *kvcl_describe_layouts(const kvcl_msg_send_t *msg, kvcl_cache_h cache, const kvcl_sel_t *sel, char *buf,
                                   size_t cap)
