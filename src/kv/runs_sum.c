@@ -5,10 +5,10 @@
  * ones, or a device has the bytes, they are copied first and summed afterwards. No locks.
  */
 #include "kv/runs.h"
+
 #include "weave/bulk.h"
 #include "weave/sum_copy.h"
 #include "weave/sum_four.h"
-
 
 enum { RUN_MIN = 1024 };
 

@@ -103,8 +103,8 @@ static kvcl_status_t check_pieces(vec_t *vec)
     }
     status = vec->push ? KVCL_OK : kvcl_vec_overlap(vec->pieces, vec->n, &i, &j);
     if (status == KVCL_ERR_INVALID_PARAM) {
-        return kvcl_fail(status, "%s: pieces %zu and %zu overlap here: %zu bytes at %p, %zu bytes at %p", vec->call, i, j,
-                         vec->pieces[i].len, vec->pieces[i].addr, vec->pieces[j].len, vec->pieces[j].addr);
+        return kvcl_fail(status, "%s: pieces %zu and %zu overlap here: %zu bytes at %p, %zu bytes at %p", vec->call, i,
+                         j, vec->pieces[i].len, vec->pieces[i].addr, vec->pieces[j].len, vec->pieces[j].addr);
     }
     return status;
 }

@@ -28,11 +28,10 @@ const char *kvcl_describe_transfer(const kvcl_transfer_words_t *words, char *buf
 /** Lock held. The meaning of a status for such a transfer; false: none beyond its general one. */
 bool        kvcl_explain_transfer(const kvcl_transfer_words_t *words, kvcl_status_t status, char *buf, size_t cap);
 
-/** Lock held. The same for kvcl_get_bytes and, push, kvcl_put_bytes; with pieces: kvcl_get_vec and kvcl_put_vec. */
+/** The same two for bytes of a peer's exported memory: kvcl_get_bytes and kvcl_put_bytes (push); with pieces:
+ * kvcl_get_vec and kvcl_put_vec. */
 void        kvcl_describe_bytes(bool push, const kvcl_peer_t *peer, const kvcl_pieces_t *pieces, uint64_t bytes,
                                 uint64_t offset, char *buf, size_t cap);
-
-/** Lock held. The same, for bytes of a peer's exported memory. */
 bool        kvcl_explain_access(const kvcl_peer_t *peer, kvcl_status_t status, char *buf, size_t cap);
 
 /** "rank 1" (lock held), or "any rank" without a peer. */

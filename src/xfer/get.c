@@ -147,8 +147,9 @@ static uint64_t moved_by(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, 
     return ((p->queue != NULL) && (status == KVCL_OK)) ? kvcl_sel_bytes(&plan->cache->shape, local) : 0;
 }
 
-KVCL_UNGUARDED kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, kvcl_rcache_t *rcache,
-                               const kvcl_sel_t *remote, bool push, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+KVCL_UNGUARDED kvcl_status_t kvcl_direct_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local,
+                                              kvcl_rcache_t *rcache, const kvcl_sel_t *remote, bool push,
+                                              const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_status_t status = kvcl_timing_due(&plan->ctx->instant_ops)
                                ? direct_copy_timed(plan->cache, local, rcache, remote, push)
@@ -182,8 +183,8 @@ kvcl_status_t kvcl_get_begin(kvcl_context_h ctx, kvcl_pull_t *pull, kvcl_gate_t 
     return KVCL_OK;
 }
 
-KVCL_UNGUARDED kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remote, const kvcl_sel_t *local,
-                            const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+KVCL_UNGUARDED kvcl_status_t kvcl_get_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *remote,
+                                           const kvcl_sel_t *local, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     uint64_t      bytes   = kvcl_sel_bytes(&plan->cache->shape, local);
     kvcl_rcache_t *rcache = NULL;

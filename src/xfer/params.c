@@ -31,12 +31,13 @@ enum {
     NO_CB         = 1 << 13, /* neither cb nor cb_arg nor queue */
     NO_POST       = 1 << 14, /* a blocking call without a posting form: neither of them */
     SIGNAL        = SIGNAL_MEM | SIGNAL_OFFSET | SIGNAL_ADD,
-    TOLD          = STREAM | NOTIFY | NOTIFY_BYTES,
+    TRANSFER      = STREAM | NOTIFY | NOTIFY_BYTES,
     PUTS          = REPLICAS | COPIES | TENANT
 };
 
 static const char *const field_names[] = {"status", "remote_cache", "signal_mem", "signal_offset", "signal_add", "info",
-                                          "replicas", "copies", "stream", "tenant", "to_rank", "notify", "notify_bytes"};
+                                          "replicas", "copies", "stream", "tenant", "to_rank", "notify",
+                                          "notify_bytes"};
 
 /* The table of kvcl_xfer.h; test/api/test_params.c compares the two. */
 static const struct {
@@ -44,14 +45,14 @@ static const struct {
     uint64_t   flags;
     unsigned   fields;
 } calls[] = {
-    [KVCL_CALL_GET] = {"kvcl_get", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | TOLD},
-    [KVCL_CALL_PUT] = {"kvcl_put", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | SIGNAL | TOLD},
+    [KVCL_CALL_GET] = {"kvcl_get", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | TRANSFER},
+    [KVCL_CALL_PUT] = {"kvcl_put", KVCL_BACKGROUND, STATUS | REMOTE_CACHE | SIGNAL | TRANSFER},
     [KVCL_CALL_XFER_PREPARE] = {"kvcl_xfer_prepare", KVCL_BACKGROUND, REMOTE_CACHE | SIGNAL | NO_CB},
-    [KVCL_CALL_XFER_POST] = {"kvcl_xfer_post", 0, STATUS | TOLD},
-    [KVCL_CALL_GET_BYTES] = {"kvcl_get_bytes", KVCL_BACKGROUND, TOLD},
-    [KVCL_CALL_PUT_BYTES] = {"kvcl_put_bytes", KVCL_BACKGROUND, SIGNAL | TOLD},
-    [KVCL_CALL_GET_VEC] = {"kvcl_get_vec", KVCL_BACKGROUND, TOLD},
-    [KVCL_CALL_PUT_VEC] = {"kvcl_put_vec", KVCL_BACKGROUND, SIGNAL | TOLD},
+    [KVCL_CALL_XFER_POST] = {"kvcl_xfer_post", 0, STATUS | TRANSFER},
+    [KVCL_CALL_GET_BYTES] = {"kvcl_get_bytes", KVCL_BACKGROUND, TRANSFER},
+    [KVCL_CALL_PUT_BYTES] = {"kvcl_put_bytes", KVCL_BACKGROUND, SIGNAL | TRANSFER},
+    [KVCL_CALL_GET_VEC] = {"kvcl_get_vec", KVCL_BACKGROUND, TRANSFER},
+    [KVCL_CALL_PUT_VEC] = {"kvcl_put_vec", KVCL_BACKGROUND, SIGNAL | TRANSFER},
     [KVCL_CALL_NOTIFY] = {"kvcl_notify", 0, 0},
     [KVCL_CALL_SEND] = {"kvcl_send", KVCL_LAYERWISE, STREAM},
     [KVCL_CALL_SEND_BYTES] = {"kvcl_send_bytes", 0, STREAM},
@@ -155,7 +156,8 @@ static inline unsigned fields_set(const kvcl_xfer_params_t *p)
            ((p->notify != NULL) ? NOTIFY : 0u) | ((p->notify_bytes != 0) ? NOTIFY_BYTES : 0u);
 }
 
-static inline bool names_end(const kvcl_xfer_params_t *p)
+/* Is a callback or a queue to learn the end? */
+static inline bool wants_end(const kvcl_xfer_params_t *p)
 {
     return (p->cb != NULL) || (p->cb_arg != NULL) || (p->queue != NULL);
 }
@@ -170,7 +172,7 @@ static kvcl_status_t check_fields(const kvcl_xfer_params_t *p, kvcl_call_id_t ca
                          field_names[__builtin_ctz(first)], who_takes(0, first, who, sizeof(who)),
                          (first == STREAM) ? ", and post when kvcl_stream_done has completed" : "");
     }
-    if ((calls[call].fields & NO_CB) && names_end(p)) {
+    if ((calls[call].fields & NO_CB) && wants_end(p)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: params.cb, cb_arg and queue are fields of kvcl_xfer_post; leave "
                          "them 0", calls[call].name);
     }
@@ -205,7 +207,7 @@ static bool is_plain(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 /* A blocking call posts no request, so it runs no callback. */
 static kvcl_status_t check_waits(const kvcl_xfer_params_t *p, kvcl_call_id_t call)
 {
-    if (!names_end(p)) {
+    if (!wants_end(p)) {
         return KVCL_OK;
     }
     if (calls[call].fields & NO_POST) {

@@ -75,14 +75,14 @@ static kvcl_status_t lay_over(const kvcl_xfer_params_t *params, kvcl_xfer_params
     if (status != KVCL_OK) {
         return status;
     }
-    p->cb         = own.cb;
-    p->cb_arg     = own.cb_arg;
-    p->queue      = own.queue;
-    p->status     = own.status;
-    p->stream     = own.stream;
-    p->notify     = own.notify;
+    p->cb           = own.cb;
+    p->cb_arg       = own.cb_arg;
+    p->queue        = own.queue;
+    p->status       = own.status;
+    p->stream       = own.stream;
+    p->notify       = own.notify;
     p->notify_bytes = own.notify_bytes;
-    p->timeout_ns = (own.timeout_ns != 0) ? own.timeout_ns : p->timeout_ns;
+    p->timeout_ns   = (own.timeout_ns != 0) ? own.timeout_ns : p->timeout_ns;
     return KVCL_OK;
 }
 

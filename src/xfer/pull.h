@@ -55,8 +55,8 @@ struct kvcl_pull {
     kvcl_cache_h         cache;       /* NULL: buf */
     kvcl_sel_t           local;       /* owned copy of blocks */
     void                 *buf;
-    /* In place of buf, and, FROM_REGION, of offset: lists of pieces, of offsets in the region, and of addresses here. */
-    kvcl_pieces_t        *far, *near; /* NULL: none */
+    kvcl_pieces_t        *near;       /* in place of buf: addresses; NULL: none */
+    kvcl_pieces_t        *far;        /* FROM_REGION, in place of offset: offsets in the region; NULL: none */
     bool                 owns_pieces; /* else they are the poster's, until on_done has returned */
     uint32_t             unit;        /* FROM_OFFER, in tokens: the unit of the stream; 0: the owner's own blocks */
     kvcl_copier_t        *buf_copier; /* of buf or near, where that is a registered device's */
@@ -93,13 +93,13 @@ kvcl_status_t kvcl_pull_set_remote(kvcl_pull_t *pull, const kvcl_sel_t *sel) KVC
 kvcl_status_t kvcl_pull_set_local(kvcl_pull_t *pull, kvcl_cache_h cache, const kvcl_sel_t *sel) KVCL_MUST_CHECK;
 
 /**
- * Lock held. A user's call: the request is the user's.
+ * Lock held. Start a user's get: the request is the user's, as kvcl_req_post() makes it.
  * @return KVCL_OK: it ends later, or has ended inside this call (on_done too); or an error: nothing was done, the pull
  *         is still the caller's.
  */
 kvcl_status_t kvcl_pull_post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
     KVCL_MUST_CHECK;
-/** The same for a part of an operation, the one behind on_done: the pull is freed after that. */
+/** The same for a part of the operation behind on_done: no user has the request; the pull is freed after on_done. */
 static inline kvcl_status_t kvcl_pull_start(kvcl_context_h ctx, kvcl_pull_t *pull, uint64_t timeout_ns)
 {
     const kvcl_xfer_params_t p = {.size = sizeof(p), .timeout_ns = timeout_ns};

@@ -32,8 +32,8 @@ kvcl_status_t kvcl_put_check_signal(const kvcl_xfer_params_t *p, const kvcl_peer
     return status;
 }
 
-KVCL_UNGUARDED kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local, const kvcl_sel_t *remote,
-                            const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+KVCL_UNGUARDED kvcl_status_t kvcl_put_post(const kvcl_xfer_plan_t *plan, const kvcl_sel_t *local,
+                                           const kvcl_sel_t *remote, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     uint64_t      total   = kvcl_sel_bytes(&plan->cache->shape, local);
     kvcl_rcache_t *rcache = NULL;
