@@ -61,7 +61,8 @@ static size_t fetch(kvcl_comm_h world, kvcl_rmem_h theirs, uint8_t *memory, kvcl
 
     KVCL_TRY(kvcl_notify_recv(world, &prompt, sizeof(prompt), NULL, 60 * second));
     for (i = 0; i < prompt.n; ++i) {
-        pieces[i] = (kvcl_vec_t){prompt.pages[i].offset, memory + ((size_t)(PAGES - 1 - i) * PAGE), prompt.pages[i].len};
+        at        = (size_t)(PAGES - 1 - i) * PAGE;
+        pieces[i] = (kvcl_vec_t){prompt.pages[i].offset, memory + at, prompt.pages[i].len};
     }
     params.notify       = &prompt.number;
     params.notify_bytes = sizeof(prompt.number);

@@ -296,8 +296,8 @@ int main(int argc, char **argv)
     kvcl_comm_h    world;
 
     if ((n < 1) || (n > 4096) || (n % 7 == 0) || (rounds < 1) || (rounds > ROUNDS_MAX)) {
-        fprintf(stderr, "usage: layerwise [BLOCKS [ROUNDS]]   BLOCKS: at most 4096, no multiple of 7; ROUNDS: at most %d\n",
-                ROUNDS_MAX);
+        fprintf(stderr, "usage: layerwise [BLOCKS [ROUNDS]]   BLOCKS: at most 4096, no multiple of 7; ROUNDS: at most "
+                "%d\n", ROUNDS_MAX);
         return 2;
     }
     KVCL_TRY(kvcl_init(NULL, &ctx));

@@ -37,7 +37,7 @@ kvcl_status_t kvcl_x25519(const uint8_t priv[32], const uint8_t peer_pub[32], ui
         (EVP_PKEY_derive_set_peer(ctx, peer) <= 0)) {
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an X25519 key");
     } else if (EVP_PKEY_derive(ctx, shared, &len) <= 0) { /* the library refuses a result of zeros */
-        status = kvcl_fail(KVCL_ERR_PROTOCOL, "the peer's X25519 key is of low order: not a key that was made at random");
+        status = kvcl_fail(KVCL_ERR_PROTOCOL, "the peer's X25519 key is of low order: not one that was made at random");
     }
     (void)ERR_pop_to_mark();
     EVP_PKEY_CTX_free(ctx);

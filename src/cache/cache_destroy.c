@@ -108,8 +108,8 @@ void kvcl_cache_destroy(kvcl_cache_h cache)
     }
     kvcl_unlock(ctx);
     if (!unread) {
-        (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not be "
-                        "freed", cache->name);
+        (void)kvcl_fail(KVCL_ERR_BUSY, "cache \"%s\" is not destroyed: a peer still reads it, and its memory must not "
+                        "be freed", cache->name);
     } else if (status != KVCL_OK) {
         snprintf(why, sizeof(why), "%s", kvcl_last_error());
         (void)kvcl_fail(status, "cache \"%s\" is not destroyed, and its memory must not be freed: %s; then call "

@@ -21,7 +21,6 @@
 #include "req/queue.h"
 #include "req/timeout.h"
 
-
 static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
                  bool user, int state)
 {

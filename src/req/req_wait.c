@@ -194,7 +194,8 @@ static const char *what_is_left(const set_t *set, char *buf, size_t cap)
 
 /* Wait until all of the set are over, or one of them (set->at); runs callbacks.
  * @return KVCL_OK, KVCL_ERR_WAIT_TIMEOUT, KVCL_ERR_BUSY. */
-static KVCL_UNGUARDED kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t timeout_ns, const char *call)
+static KVCL_UNGUARDED kvcl_status_t wait_set(set_t *set, kvcl_context_h ctx, bool all, uint64_t timeout_ns,
+                                             const char *call)
 {
     char          left[KVCL_REQ_WHAT_MAX + 64];
     uint64_t      deadline_ns;

@@ -120,7 +120,8 @@ static bool take_body(char *answer, char **body_p, const char *where, char *why,
 
     if ((body == NULL) || (sscanf(answer, "HTTP/1.%*u %u", &code) != 1) || (code != 200)) {
         snprintf(why, why_size, "%s: HTTP status %u%s", where, code,
-                 (code == 401) ? ": the server was started with --http-token-file: name that file by --token-file" : "");
+                 (code == 401) ? ": the server was started with --http-token-file: name that file by --token-file"
+                               : "");
         free(answer);
         return false;
     }
@@ -140,8 +141,8 @@ bool http_get(const char *where, const char *path, const token_t *token, int tim
     if (fd < 0) {
         return false;
     }
-    n = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n%s%s%s\r\n", path, where,
-                 (token->len > 0) ? "Authorization: Bearer " : "", token->text, (token->len > 0) ? "\r\n" : "");
+    n = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nHost: %s\r\nConnection: close\r\n%s%s%s\r\n", path,
+                 where, (token->len > 0) ? "Authorization: Bearer " : "", token->text, (token->len > 0) ? "\r\n" : "");
     if ((n < 0) || ((size_t)n >= sizeof(request)) || (send(fd, request, (size_t)n, MSG_NOSIGNAL) != n)) {
         snprintf(why, why_size, "%s: cannot send the request", where);
         close(fd);

@@ -45,7 +45,8 @@ static void key_of(unsigned i, kvcl_key_t *key)
     kvcl_key_from_string(name, (size_t)len, key);
 }
 
-static void put_all(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, unsigned batch, uint64_t block, double rate)
+static void put_all(kvcl_store_h store, kvcl_cache_h cache, unsigned blocks, unsigned batch, uint64_t block,
+                    double rate)
 {
     kvcl_key_t         keys[BATCH_MAX];
     uint32_t           ids[BATCH_MAX], i, n;

@@ -1,5 +1,6 @@
 /*
- * The inside of a put into other ranks' pools: put_far.c and put_far_rounds.c only. Lock held, but where a thread works.
+ * The inside of a put into other ranks' pools: put_far.c and put_far_rounds.c only. Lock held, except where a thread
+ * works.
  */
 #ifndef KVCL_STORE_COPY_PUT_FAR_IMPL_H
 #define KVCL_STORE_COPY_PUT_FAR_IMPL_H

@@ -167,7 +167,8 @@ static size_t answer_present(const kvcl_far_t *far, uint8_t *flags)
         flags[i] = 0;
         for (k = 0; k < window->n; ++k) {
             if (kvcl_store_loc_lives(far->store, &window->locs[k])) {
-                flags[i] |= KVCL_PRESENT_SOMEWHERE | ((window->locs[k].rank == far->store->me) ? KVCL_PRESENT_YOURS : 0);
+                flags[i] |= KVCL_PRESENT_SOMEWHERE;
+                flags[i] |= (window->locs[k].rank == far->store->me) ? KVCL_PRESENT_YOURS : 0;
             }
         }
     }

@@ -247,7 +247,7 @@ static kvcl_status_t query_homes(kvcl_find_t *find)
 
     kvcl_scatter_free(&find->scatter);
     for (i = 0; i < find->n; ++i) {
-        find->flags[i] ^= KVCL_FIND_QUERY; /* kvcl_scatter_keys skips flags that are not 0; no other flag has this bit */
+        find->flags[i] ^= KVCL_FIND_QUERY; /* those with a flag are skipped; no other flag has this bit */
     }
     status = kvcl_scatter_keys(store, find->keys, sizeof(*find->keys), find->n, find->flags, &find->scatter);
     for (i = 0; i < find->n; ++i) {

@@ -21,10 +21,10 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
         {"settings", CLI_FLAG, &opt->settings, NULL, "every KVCL_* variable: value, default, source, help", 0, 0},
         {"colls", CLI_FLAG, &opt->colls, NULL, "the collective algorithms and the table that chooses among them", 0, 0},
         {"topology", CLI_FLAG, &opt->topology, NULL, "this machine as the library detects it", 0, 0},
-        {"copy", CLI_FLAG, &opt->copy, NULL, "how large copies are made, and the measured speeds (measures them if that "
-         "was not done before)", 0, 0},
-        {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other and to its memory (under mpirun or "
-         "srun)", 0, 0},
+        {"copy", CLI_FLAG, &opt->copy, NULL, "how large copies are made, and the measured speeds (measures them if "
+         "that was not done before)", 0, 0},
+        {"paths", CLI_FLAG, &opt->paths, NULL, "the path from each rank to each other and to its memory (under mpirun "
+         "or srun)", 0, 0},
         {"security", CLI_FLAG, &opt->security, NULL, "what others can reach of a rank with these settings, and what "
          "protects it", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each section", 0, 0},
