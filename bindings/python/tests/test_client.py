@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import kvcl
 import pytest
+from kvcl import _client
 
 from conftest import LIMIT
 
@@ -19,9 +21,10 @@ class Server:
 
     def __init__(self, tmp, *options, env=None):
         self.file = str(tmp / "store")
-        full = dict(os.environ, HOME=str(tmp), **(env or {}))
+        full = dict(os.environ, HOME=str(tmp))
         for name in ("KVCL_RENDEZVOUS", "KVCL_SIZE", "KVCL_RANK"):
             full.pop(name, None)
+        full.update(env or {})
         self.process = subprocess.Popen(
             [SERVE, "--block", str(BLOCK), "--pool", "1M", "--clients", self.file, *options], env=full,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -215,6 +218,35 @@ def test_blocks_of_another_size_are_refused(home):
         with pytest.raises(ValueError):
             client.wait(client.put(keys(4), cache, range(3)))
     server.end()
+
+
+def test_a_failed_exists_is_an_error_and_no_answer(home, monkeypatch):
+    """Many of the keys are listed at the other rank, which must be queried, and stands still."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        meeting = f"tcp://127.0.0.1:{one.getsockname()[1]}"
+    monkeypatch.setenv("KVCL_PATH", "tcp")
+    monkeypatch.setenv("KVCL_NET", "lo")
+    job = {"KVCL_RENDEZVOUS": meeting, "KVCL_SIZE": "2"}
+    other = subprocess.Popen([SERVE, "--block", str(BLOCK), "--pool", "1M", "--replicas", "1"],
+                             env=dict(os.environ, KVCL_RANK="1", **job), stdout=subprocess.DEVNULL)
+    server = Server(home, "--replicas", "1", env=dict(job, KVCL_RANK="0"))
+    try:
+        with kvcl.Context(boot="self") as context:
+            client = kvcl.StoreClient(context)
+            client.connect(server.file)
+            names = keys(256)
+            request = _client._REQUEST.pack(_client.VERSION, _client.EXISTS, 7, 1, 0, len(names), 0) + b"".join(names)
+            other.send_signal(signal.SIGSTOP)
+            os.waitpid(other.pid, os.WUNTRACED)  # all its threads stand still
+            with pytest.raises(kvcl.TimedOut):
+                client.wait(client._post(client._exchange(7, request, len(names))))
+            other.send_signal(signal.SIGCONT)
+            assert client.wait(client.exists(names)) == [False] * len(names)
+    finally:
+        other.kill()
+        other.wait()
+        server.end(signal.SIGKILL)
 
 
 def test_bytes_that_are_no_request_end_that_client_only(server, connected):

@@ -178,8 +178,9 @@ static kvcl_status_t answer(serve_client_t *c, const serve_request_t *request, c
         c->out.head.value = hit;
         return status;
     case SERVE_EXISTS:
-        c->out.head.body_len = request->n;
-        return kvcl_store_exists(c->store, c->keys, request->n, c->out.rest, &params);
+        status               = kvcl_store_exists(c->store, c->keys, request->n, c->out.rest, &params);
+        c->out.head.body_len = (status == KVCL_OK) ? request->n : 0;
+        return status;
     case SERVE_GET:
     case SERVE_PUT:
         return move(c, request, &params);

@@ -50,7 +50,7 @@ typedef struct serve_reply {
     int32_t  status; /* kvcl_status_t */
     uint64_t id;
     uint64_t value;
-    uint32_t body_len;
+    uint32_t body_len; /* 0 unless status is KVCL_OK, but for GET and PUT */
     uint32_t text_len;
 } serve_reply_t;
 _Static_assert(sizeof(serve_reply_t) == 32, "the head of a reply is sent as it is");
