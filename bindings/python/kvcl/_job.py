@@ -1,23 +1,22 @@
-"""A store that a serving engine keeps open: its options, how it joins a job, and what failures cost the engine.
+"""A store that a serving engine keeps open: how it joins a job, and what failures cost the engine.
 
-kvcl.lmcache, kvcl.sglang and kvcl.compat share it. The engine never sees an exception of the store: a call on a store
-that is absent, or that fails, answers as if nothing were stored. Each kind of failure is logged once, and the store is
-opened again when that is possible.
+kvcl.lmcache, kvcl.sglang and kvcl.compat share it, and its options (_job_options.py). The engine never sees an
+exception of the store: a call on a store that is absent, or that fails, answers as if nothing were stored. Each kind of
+failure is logged once, and the store is opened again when that is possible.
 """
 
-import difflib
 import logging
-import os
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, TypeVar
 
 from ._cache import Cache, Layout
 from ._context import Context
 from ._errors import Busy, DeadHandle, KvclError, Shutdown, Status
 from ._comm import RankState
 from ._job_client import ClientStore
+from ._job_options import is_alone
 from ._keys import value_key
 from ._request import Request
 from ._store import Store
@@ -27,116 +26,6 @@ log = logging.getLogger("kvcl")
 AGAIN = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts to open the store
 LOT_BYTES = 64 << 20  # of one put: a put is all or nothing, and a batch need not be
 T = TypeVar("T")
-
-# ---- options ----
-
-UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
-
-def _bytes(value: Any) -> int:
-    """262144, "256K", "4G", "1 GiB"."""
-    if isinstance(value, str):
-        text = value.strip().lower()
-        digits = text.rstrip("bikmgt ")
-        unit = text[len(digits):].strip().removesuffix("b").removesuffix("i")
-        if not digits.isdecimal() or unit not in UNITS:
-            raise ValueError("bytes are needed, such as 262144, 256K or 4G")
-        value = int(digits) << UNITS[unit]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("bytes are needed, such as 262144, 256K or 4G")
-    return value
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, str) and value.strip().isdecimal():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a number is needed")
-    return value
-
-
-def _seconds(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
-        raise ValueError("seconds are needed, more than 0")
-    return float(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise ValueError("a string is needed")
-    return os.fspath(value)
-
-
-class Option(NamedTuple):
-    kind: Callable[[Any], Any]
-    default: Any
-    help: str
-
-
-OPTIONS: Dict[str, Option] = {
-    "rendezvous": Option(_text, None, "tcp://host:port where the ranks of the job meet; without it, and without "
-                                      "KVCL_RENDEZVOUS, the process is a job of its own"),
-    "size": Option(_number, None, "the number of ranks of the job, kvcl_serve's included"),
-    "rank": Option(_number, None, "this process's rank; without it ranks are given in order of arrival"),
-    "secret_file": Option(_text, None, "a file (mode 0600) with the job's secret"),
-    "store": Option(_text, None, "the file that kvcl_serve --clients writes: the process is no rank of its job, and "
-                                 "uses its store through it; instead of rendezvous and pool"),
-    "pool": Option(_bytes, 0, "memory of this process for the store; 0: other ranks have the pools (kvcl_serve)"),
-    "block": Option(_bytes, 0, "bytes of a block of the pool; 0: what the engine stores at first"),
-    "nvme": Option(_text, None, "/path/of/a/file:size, a second tier for the pool"),
-    "replicas": Option(_number, 0, "copies of each block; 0: the largest number that a rank of the job gives"),
-    "salt": Option(_text, "", "engines find each other's blocks only if their salts are equal"),
-    "timeout": Option(_seconds, 5.0, "seconds after which a call gives up and answers as if nothing were stored"),
-    "connect": Option(_seconds, 10.0, "seconds for which the engine's start waits for the store; later it continues "
-                                      "without, and takes the store up when it opens"),
-}
-
-
-def options(who: str, given: Mapping[str, Any], more: Optional[Mapping[str, Option]] = None) -> SimpleNamespace:
-    """The options of one engine, checked. ValueError: a name that does not exist, or a value that makes no sense."""
-    table = {**OPTIONS, **(more or {})}
-    values = {name: row.default for name, row in table.items()}
-    for name, value in given.items():
-        if name not in table:
-            near = difflib.get_close_matches(str(name), table, n=1, cutoff=0.0)
-            raise ValueError(f"{who}: there is no option {name!r}; the nearest is {near[0]!r}, and all are "
-                             f"{', '.join(sorted(table))}")
-        if value is None:
-            continue
-        try:
-            values[name] = table[name].kind(value)
-        except ValueError as why:
-            raise ValueError(f"{who}: option {name} is {value!r}: {why}") from None
-    found = SimpleNamespace(**values)
-    if found.nvme and not found.pool:
-        raise ValueError(f"{who}: option nvme needs pool: it is a second tier of this process's pool")
-    if found.store:
-        for name in ("pool", "rendezvous", "size", "rank", "replicas"):
-            if getattr(found, name):
-                raise ValueError(f"{who}: option {name} is none of a client of kvcl_serve: leave out store, or {name}")
-    elif is_alone(found) and not found.pool:
-        raise ValueError(f"{who}: give pool (such as \"4G\"), the memory of a store of this process alone, or "
-                         f"rendezvous and size, or store, to use the pools of other ranks")
-    return found
-
-
-def is_alone(found: SimpleNamespace) -> bool:
-    """Whether the process is a job of its own."""
-    environ = os.environ
-    return bool(found.store or not (found.rendezvous or environ.get("KVCL_RENDEZVOUS") or environ.get("KVCL_BOOT")))
-
-
-def block_is_first(who: str, found: SimpleNamespace, what: str) -> bool:
-    """Whether the first value that is put gives the size of the pool's blocks. ValueError: option block is needed."""
-    first = (found.pool != 0 or found.store is not None) and found.block == 0
-    if first and (found.store or found.nvme or not is_alone(found)):
-        part = "" if found.store else ", or a part of it"
-        raise ValueError(f"{who}: with store or nvme, or in a job of several ranks, block is needed: the bytes of "
-                         f"{what}{part}")
-    return first
-
-
-# ---- the store ----
 
 
 class Opened(NamedTuple):

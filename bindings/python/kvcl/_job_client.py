@@ -1,7 +1,7 @@
 """The store of a job that runs already, as kvcl._job uses one: through a kvcl_serve, by a process that is no rank.
 
 It has the calls of Store that Job makes, for blocks of one size. Values are blocks: a value of any other length is not
-stored. They travel through a cache of this process, since plain memory is none.
+stored. They are copied through a cache of this process, from and into which the client moves blocks.
 """
 
 import threading
@@ -37,7 +37,10 @@ def _pieces(value: Any) -> List[memoryview]:
 
 
 class ClientStore:
-    """A StoreClient with the calls of Store. Any thread; one call at a time."""
+    """A StoreClient with the calls of Store, which raise KvclError as those do. Any thread; one call at a time.
+
+    timeout: seconds of each call; the timeout argument of the calls is not used.
+    """
 
     def __init__(self, context: Context, file: str, block_bytes: int, text: str, timeout: float) -> None:
         self._client = StoreClient(context, block_bytes=block_bytes, text=text, timeout=timeout)

@@ -14,11 +14,12 @@ from collections import deque
 from functools import partial
 from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
-from ._job import Job, Option, _number, block_is_first, options
+from ._job import Job
+from ._job_options import Option, block_is_first, number, options
 from ._keys import key_from_bytes
 
 WHO = "kvcl.lmcache"
-OPTIONS = {"threads": Option(_number, 2, "threads that run LMCache's batches")}
+OPTIONS = {"threads": Option(number, 2, "threads that run LMCache's batches")}
 
 PART_BYTES = 4 << 20  # of a batch: its parts are run by several threads, each by one that copies all of it itself
 

@@ -12,7 +12,8 @@ import ctypes
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ._cache import Layout
-from ._job import Job, Memory, options
+from ._job import Job, Memory
+from ._job_options import options
 from ._keys import key_from_bytes
 
 try:
@@ -111,7 +112,7 @@ class Storage(HiCacheStorage):
             self._suffix = suffix_of(self._config, self._pages.shape)
             if self._pages.layout is not None:
                 memory = [Memory(MEMORY, self._pages.layout, pool.kv_buffer)]
-        except Exception as error:  # a pool of a later SGLang: the engine goes on without pages of ours
+        except Exception as error:  # a pool of a later SGLang: the engine goes on without these pages
             return self._job.say("pool", f"the host pool {type(pool).__name__}, layout {getattr(pool, 'layout', '?')}, "
                                          f"cannot be used, so nothing is found and nothing is kept: {error!r}")
         self._job.open(block=self._pages.page_bytes, memory=memory)
@@ -138,6 +139,7 @@ class Storage(HiCacheStorage):
         return self._job.put_blocks(self._keys(keys), MEMORY, self._ids(keys, host_indices), pages.page_bytes)
 
     def exists(self, key: str) -> bool:
+        """Whether one page is stored."""
         return self.batch_exists([key]) == 1
 
     def get(self, key: str, target_location: Any = None, target_sizes: Any = None) -> Any:
@@ -145,6 +147,7 @@ class Storage(HiCacheStorage):
         return self.batch_get([key], [target_location])[0]
 
     def batch_get(self, keys: List[str], target_locations: Any = None, target_sizes: Any = None) -> List[Any]:
+        """Copy pages into tensors; each of them, or None where its page is absent."""
         tensors = list(target_locations or [])
         if len(tensors) != len(keys) or any(one is None for one in tensors):
             return [None] * len(keys)
@@ -157,6 +160,7 @@ class Storage(HiCacheStorage):
 
     def batch_set(self, keys: List[str], values: Any = None, target_locations: Any = None,
                   target_sizes: Any = None) -> bool:
+        """Store pages from tensors; whether all are stored."""
         tensors = list(values or [])
         if len(tensors) != len(keys) or any(one is None for one in tensors):
             return False
@@ -172,9 +176,9 @@ class Storage(HiCacheStorage):
         slots = pool.free_slots.new_tensor(list(range(2 * self._page_tokens)))
         pointers, sizes = pool.get_page_buffer_meta(slots)
         n = len(pointers) // 2
-        single = hasattr(pool.kv_buffer, "data_ptr")
-        return pages_of(f"{pool.layout}/{pool.dtype}/{_kv_cache_dtype()}", pointers[:n], pointers[n:], sizes[:n], pool.size // pool.page_size,
-                        pool.kv_buffer.data_ptr() if single else -1)
+        base = pool.kv_buffer.data_ptr() if hasattr(pool.kv_buffer, "data_ptr") else -1  # several buffers: no layout
+        return pages_of(f"{pool.layout}/{pool.dtype}/{_kv_cache_dtype()}", pointers[:n], pointers[n:], sizes[:n],
+                        pool.size // pool.page_size, base)
 
     def _keys(self, keys: Sequence[str], prefix: str = "") -> List[bytes]:
         return [key_from_bytes(f"{prefix}{key}{self._suffix}", self._salt) for key in keys]

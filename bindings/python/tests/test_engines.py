@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 import kvcl
-from kvcl import _job, lmcache, sglang
+from kvcl import _job, _job_options, lmcache, sglang
+from kvcl._job_options import options
 
 BLOCK = 4096
 
@@ -28,10 +29,10 @@ def lines(caplog):
 
 
 def test_options_are_read_with_units_and_defaults():
-    found = _job.options("x", {"pool": "64M", "block": 4096, "timeout": 2, "replicas": "2", "nvme": None})
+    found = options("x", {"pool": "64M", "block": 4096, "timeout": 2, "replicas": "2", "nvme": None})
     assert (found.pool, found.block, found.timeout, found.replicas, found.nvme) == (64 << 20, 4096, 2.0, 2, None)
     for text, n in (("1", 1), ("4k", 4096), ("2 GiB", 2 << 30), ("3MB", 3 << 20), ("1T", 1 << 40)):
-        assert _job.options("x", {"pool": text}).pool == n
+        assert options("x", {"pool": text}).pool == n
 
 
 @pytest.mark.parametrize("given, words", [
@@ -49,7 +50,7 @@ def test_a_wrong_option_is_refused_by_name(monkeypatch, given, words):
     monkeypatch.delenv("KVCL_RENDEZVOUS", raising=False)
     monkeypatch.delenv("KVCL_BOOT", raising=False)
     with pytest.raises(ValueError) as refused:
-        _job.options("kvcl.x", given)
+        options("kvcl.x", given)
     for word in ["kvcl.x"] + words:
         assert word in str(refused.value)
 
@@ -58,7 +59,7 @@ def test_the_page_of_options_names_each():
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../contrib/doc/engines")
     with open(page) as file:
         text = file.read()
-    for name in {**_job.OPTIONS, **lmcache.OPTIONS}:
+    for name in {**_job_options.OPTIONS, **lmcache.OPTIONS}:
         assert f"\n    {name} " in text, name
 
 
@@ -66,7 +67,7 @@ def test_the_page_of_options_names_each():
 
 
 def alone(**more):
-    return _job.Job("kvcl.x", _job.options("kvcl.x", {"pool": "64K", "block": BLOCK, **more}))
+    return _job.Job("kvcl.x", options("kvcl.x", {"pool": "64K", "block": BLOCK, **more}))
 
 
 def test_values_of_a_job_alone():
@@ -152,7 +153,7 @@ def test_a_store_that_comes_goes_and_comes_again(monkeypatch, lines):
     monkeypatch.setenv("KVCL_BOOT_TIMEOUT", "1s")
     monkeypatch.setattr(_job, "AGAIN", (0.01,))
     where = f"tcp://127.0.0.1:{free_port()}"
-    job = _job.Job("kvcl.x", _job.options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 0.01}))
+    job = _job.Job("kvcl.x", options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 0.01}))
     keys = [kvcl.key_from_string(str(i)) for i in range(2)]
     values = [os.urandom(BLOCK), os.urandom(100)]
     assert not job.open()
@@ -187,8 +188,8 @@ def test_a_wrong_secret_is_a_line_and_a_miss(monkeypatch, tmp_path, lines):
         files[-1].chmod(0o600)
     where = f"tcp://127.0.0.1:{free_port()}"
     server = Server(where, secret_file=str(files[0]))
-    job = _job.Job("kvcl.x", _job.options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 60,
-                                                    "secret_file": str(files[1])}))
+    job = _job.Job("kvcl.x", options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 60,
+                                                "secret_file": str(files[1])}))
     assert not job.open()
     assert job.has_values([bytes(32)]) == [False]
     assert len(lines()) == 1 and "secret" in lines()[0], lines()

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from kvcl import _job, sglang
+from kvcl._job_options import options
 from kvcl.compat.mooncake import MooncakeDistributedStore
 from test_client import BLOCK, Server, home  # noqa: F401
 from test_engines import Engine, Pool, config, names, slots, until
@@ -101,6 +102,6 @@ def test_mooncake_and_options(server, monkeypatch):
     store.close()
     for given, word in (({"store": "f", "pool": "1M"}, "pool"), ({"store": "f", "rank": 1}, "rank")):
         with pytest.raises(ValueError, match=word):
-            _job.options("kvcl.x", given)
+            options("kvcl.x", given)
     with pytest.raises(ValueError, match="block"):
         Engine(store="f")

@@ -18,7 +18,8 @@ import sys
 import types
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .._job import Job, block_is_first, options
+from .._job import Job
+from .._job_options import block_is_first, options
 from .._keys import key_from_bytes
 
 WHO = "kvcl.compat.mooncake"
@@ -87,6 +88,7 @@ class MooncakeDistributedStore:
         return OK
 
     def get_hostname(self) -> str:
+        """setup()'s local_hostname."""
         return self._host
 
     def health_check(self) -> int:
@@ -96,22 +98,25 @@ class MooncakeDistributedStore:
     # ---- bytes ----
 
     def put(self, key: str, value: Any, config: Optional[ReplicateConfig] = None) -> int:
+        """Put a value: any buffer of bytes, which is copied before the call returns. 0, or an error."""
         return self.put_batch([key], [value], config)
 
     def put_parts(self, key: str, *parts: Any, config: Optional[ReplicateConfig] = None) -> int:
-        """Put one value, whose parts follow each other."""
+        """Put one value, whose parts follow each other. 0, or an error."""
         return self._put([key], [[memoryview(part).cast("B") for part in parts]], config)[0]
 
     def put_batch(self, keys: Sequence[str], values: Sequence[Any], config: Optional[ReplicateConfig] = None) -> int:
+        """Put values; 0, or an error if one was not stored."""
         if len(keys) != len(values):
             return INVALID
         return min(self._put(keys, [[memoryview(value).cast("B")] for value in values], config), default=OK)
 
     def get(self, key: str) -> bytes:
-        """A value's bytes; none if it is absent."""
+        """A value's bytes; b"" if it is absent."""
         return self.get_batch([key])[0]
 
     def get_batch(self, keys: Sequence[str]) -> List[bytes]:
+        """The bytes of each value; b"" where it is absent."""
         sizes = self._sizes(keys)
         found = [i for i, size in enumerate(sizes) if size >= 0]
         buffers = [bytearray(sizes[i]) for i in found]
@@ -132,13 +137,16 @@ class MooncakeDistributedStore:
         return OK
 
     def unregister_buffer(self, buffer_ptr: int) -> int:
+        """The memory may be freed. 0, or an error if it was not registered."""
         return OK if self._ranges.pop(buffer_ptr, None) is not None else INVALID
 
     def put_from(self, key: str, buffer_ptr: int, size: int, config: Optional[ReplicateConfig] = None) -> int:
+        """Put a value out of a registered buffer. 0, or an error."""
         return self.batch_put_from([key], [buffer_ptr], [size], config)[0]
 
     def batch_put_from(self, keys: Sequence[str], buffer_ptrs: Sequence[int], sizes: Sequence[int],
                        config: Optional[ReplicateConfig] = None) -> List[int]:
+        """Put values out of one buffer each; 0 for each, or an error."""
         return self.batch_put_from_multi_buffers(keys, [[one] for one in buffer_ptrs], [[one] for one in sizes], config)
 
     def batch_put_from_multi_buffers(self, keys: Sequence[str], all_buffer_ptrs: Sequence[Sequence[int]],
@@ -153,6 +161,7 @@ class MooncakeDistributedStore:
         return self.batch_get_into([key], [buffer_ptr], [size])[0]
 
     def batch_get_into(self, keys: Sequence[str], buffer_ptrs: Sequence[int], sizes: Sequence[int]) -> List[int]:
+        """Get values into one buffer each; their bytes, or errors."""
         return self.batch_get_into_multi_buffers(keys, [[one] for one in buffer_ptrs], [[one] for one in sizes])
 
     def batch_get_into_multi_buffers(self, keys: Sequence[str], all_buffer_ptrs: Sequence[Sequence[int]],
@@ -185,14 +194,17 @@ class MooncakeDistributedStore:
         return self.batch_is_exist([key])[0]
 
     def batch_is_exist(self, keys: Sequence[str]) -> List[int]:
+        """is_exist() of each key."""
         if self._job is None:
             return [FAILED] * len(keys)
         return [int(one) for one in self._job.has_values([self._key(key) for key in keys])]
 
     def get_size(self, key: str) -> int:
+        """A value's bytes, or an error."""
         return self._sizes([key])[0]
 
     def remove(self, key: str, force: bool = False) -> int:
+        """Remove a value. 0, or an error; force has no meaning here."""
         if self._job is None:
             return FAILED
         if not self._job.has_values([self._key(key)])[0]:
