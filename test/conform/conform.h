@@ -36,6 +36,17 @@ typedef struct cf {
     cf_shared_t    *sh;
 } cf_t;
 
+/* The ranks next to this one, in a ring. */
+static inline int cf_after(const cf_t *cf)
+{
+    return (cf->rank + 1) % cf->size;
+}
+
+static inline int cf_before(const cf_t *cf)
+{
+    return (cf->rank + cf->size - 1) % cf->size;
+}
+
 enum {
     CF_PROCS  = 1, /* only where ranks are processes */
     CF_MAPPED = 2, /* only over loop and shm */

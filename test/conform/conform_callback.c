@@ -24,16 +24,6 @@ typedef struct arg {
     bool             slow;
 } arg_t;
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 static void on_end(void *user, kvcl_status_t status)
 {
     arg_t *arg = user;
@@ -108,7 +98,7 @@ static void collected_after_callback(cf_t *cf)
         cf_mem_t mem = cf_mem(cf, len, kind == 0, KVCL_READ_WRITE);
         for (i = 0; i < ROUNDS; ++i) {
             arg_t *arg = new_arg(cf, &params);
-            CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, (i & 8) ? len : 64, &params, &req));
+            CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, (i & 8) ? len : 64, &params, &req));
             CF_CHECK(cf, (i % 3 != 0) || (usleep(i % 50), true)); /* the thread may be in the callback now */
             end_arg(cf, arg, collect(cf, req, i % WAYS));
         }
@@ -130,11 +120,11 @@ static void many_at_once(cf_t *cf)
 
     for (i = 0; i < N; ++i) {
         args[i] = new_arg(cf, &params);
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), i, &in[i], 1, &params, &reqs[i]));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), i, &in[i], 1, &params, &reqs[i]));
     }
     for (i = 0; i < N; ++i) {
         args[N + i] = new_arg(cf, &params);
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), i, "x", 1, &params, &reqs[N + i]));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), i, "x", 1, &params, &reqs[N + i]));
     }
     for (left = (size_t)2 * N; left > N / 2; --left) {
         status = kvcl_req_wait_any(reqs, (size_t)2 * N, 20 * KVCL_NS_PER_SEC, &at);
@@ -151,7 +141,7 @@ static void many_at_once(cf_t *cf)
     for (i = 0; i < 2; ++i) {
         args[0]           = new_arg(cf, &params);
         params.timeout_ns = (i == 0) ? 2 * KVCL_NS_PER_MS : 0;
-        CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 1, &params, &reqs[0]));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 1, &params, &reqs[0]));
         if (i == 1) {
             kvcl_req_cancel(reqs[0]);
         }
@@ -192,7 +182,7 @@ static void several_threads(cf_t *cf)
     unsigned i;
 
     for (i = 0; i < N; ++i) {
-        posters[i] = (poster_t){.cf = *cf, .from = mem.of[next_rank(cf)]};
+        posters[i] = (poster_t){.cf = *cf, .from = mem.of[cf_after(cf)]};
         kvcl_rand_seed(&posters[i].cf.rnd, cf_same(cf) + i);
         pthread_create(&posters[i].thread, NULL, post_many, &posters[i]);
     }
@@ -239,15 +229,15 @@ static void own_request(cf_t *cf)
         own           = (own_t){.cf = cf, .wait = i == 1};
         params.cb     = collect_own;
         params.cb_arg = &own;
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), i, in[i], 8, &params, &own.req));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), i, in[i], 8, &params, &own.req));
         cf_fence(cf);
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), i, "message", 8, NULL, NULL));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), i, "message", 8, NULL, NULL));
         while (atomic_load(&own.over) == 0) {
             CF_CHECK(cf, !kvcl_deadline_passed(until));
             cf_sleep_us(cf, 50);
         }
     }
-    CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, 64, NULL, &req));
+    CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, 64, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     cf_mem_end(cf, &mem);
 }
@@ -292,7 +282,7 @@ static void nested(cf_t *cf)
 {
     cf_mem_t           mem    = cf_mem(cf, 64, true, KVCL_READ);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    own_t              own    = {.cf = cf, .from = mem.of[next_rank(cf)]};
+    own_t              own    = {.cf = cf, .from = mem.of[cf_after(cf)]};
     char               in[8], buf[8];
     kvcl_req_h         req;
 

@@ -14,16 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 /* ---------------------------------------------------------------- many threads on one context */
 
 enum { THREADS = 5, BLOCK = 20000, AREA = 8 };
@@ -50,10 +40,10 @@ static void worker_get(worker_t *w, kvcl_rand_t *rnd)
         src[i] = (uint32_t)kvcl_rand_below(rnd, AREA);
         dst[i] = base + i;
     }
-    CF_OK(w->cf, kvcl_get(w->cf->world, next_rank(w->cf), w->cache, &remote, &local, NULL, &req));
+    CF_OK(w->cf, kvcl_get(w->cf->world, cf_after(w->cf), w->cache, &remote, &local, NULL, &req));
     CF_OK(w->cf, cf_end(w->cf, req));
     for (i = 0; i < 3; ++i) {
-        cf_block_is(w->cf, w->cache, dst[i], w->seed + (uint64_t)next_rank(w->cf), src[i]);
+        cf_block_is(w->cf, w->cache, dst[i], w->seed + (uint64_t)cf_after(w->cf), src[i]);
     }
 }
 
@@ -63,9 +53,9 @@ static void worker_put(worker_t *w, kvcl_rand_t *rnd)
     kvcl_sel_t local = cf_sel(&src, 1), remote = cf_sel(&far, 1), mine = cf_sel(&back, 1);
     kvcl_req_h req;
 
-    CF_OK(w->cf, kvcl_put(w->cf->world, next_rank(w->cf), w->cache, &local, &remote, NULL, &req));
+    CF_OK(w->cf, kvcl_put(w->cf->world, cf_after(w->cf), w->cache, &local, &remote, NULL, &req));
     CF_OK(w->cf, cf_end(w->cf, req));
-    CF_OK(w->cf, kvcl_get(w->cf->world, next_rank(w->cf), w->cache, &remote, &mine, NULL, &req));
+    CF_OK(w->cf, kvcl_get(w->cf->world, cf_after(w->cf), w->cache, &remote, &mine, NULL, &req));
     CF_OK(w->cf, cf_end(w->cf, req));
     cf_block_is(w->cf, w->cache, back, w->seed + (uint64_t)w->cf->rank, src);
 }
@@ -82,8 +72,8 @@ static void worker_exchange(worker_t *w, kvcl_rand_t *rnd)
 
     params.info = &info;
     cf_bytes(tag, (uint32_t)w->cf->rank, out, len);
-    CF_OK(w->cf, kvcl_recv_bytes(w->cf->world, last_rank(w->cf), tag, in, 100000, &params, &reqs[0]));
-    CF_OK(w->cf, kvcl_send_bytes(w->cf->world, next_rank(w->cf), tag, out, len, NULL, &reqs[1]));
+    CF_OK(w->cf, kvcl_recv_bytes(w->cf->world, cf_before(w->cf), tag, in, 100000, &params, &reqs[0]));
+    CF_OK(w->cf, kvcl_send_bytes(w->cf->world, cf_after(w->cf), tag, out, len, NULL, &reqs[1]));
     for (i = kvcl_rand_below(rnd, 40); i > 0; --i) {
         kvcl_status_t status = (reqs[1] != NULL) ? kvcl_req_test(reqs[1]) : KVCL_OK;
         if (status != KVCL_INPROGRESS) {
@@ -92,7 +82,7 @@ static void worker_exchange(worker_t *w, kvcl_rand_t *rnd)
         }
     }
     CF_OK(w->cf, kvcl_req_wait_all(reqs, 2, 60 * KVCL_NS_PER_SEC));
-    CF_CHECK(w->cf, cf_bytes_are(tag, (uint32_t)last_rank(w->cf), in, info.bytes));
+    CF_CHECK(w->cf, cf_bytes_are(tag, (uint32_t)cf_before(w->cf), in, info.bytes));
     free(out);
     free(in);
 }
@@ -164,7 +154,7 @@ static void *watch(void *arg)
     kvcl_req_h  req;
 
     me->idle = falls_idle(&self, 1);
-    CF_OK(me->cf, kvcl_send_bytes(me->cf->world, next_rank(me->cf), 2, "go on", 6, NULL, &req));
+    CF_OK(me->cf, kvcl_send_bytes(me->cf->world, cf_after(me->cf), 2, "go on", 6, NULL, &req));
     CF_OK(me->cf, kvcl_req_wait(req, 100 * KVCL_NS_PER_SEC));
     return NULL;
 }
@@ -181,14 +171,14 @@ static void idle(cf_t *cf)
     for (i = 0; i < cf->size; ++i) {
         CF_OK(cf, kvcl_query_path(cf->world, i, path, sizeof(path)));
     }
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 1, in, 8, NULL, &req));
-    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 1, "warm up", 8, NULL, &s));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 1, in, 8, NULL, &req));
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 1, "warm up", 8, NULL, &s));
     CF_OK(cf, cf_end(cf, req));
     CF_OK(cf, cf_end(cf, s));
     cf_fence(cf);
     CF_CHECK(cf, falls_idle(&self, 1));
     cf_alive(cf);
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 2, in, 8, NULL, &req));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 2, in, 8, NULL, &req));
     CF_CHECK(cf, pthread_create(&watcher.thread, NULL, watch, &watcher) == 0);
     CF_OK(cf, kvcl_req_wait(req, 100 * KVCL_NS_PER_SEC));
     pthread_join(watcher.thread, NULL);
@@ -232,12 +222,12 @@ static void leave_a_mess(cf_t *cf)
     cf_fence(cf);
     for (i = 0; i < 4; ++i) {
         params.remote_cache = NULL; /* only for the get of blocks */
-        CF_OK(cf, kvcl_get_bytes(more.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
-        CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], 0, buf, BIG, &params, NULL));
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 3, buf, BIG, &params, NULL));
+        CF_OK(cf, kvcl_get_bytes(more.of[cf_after(cf)], 0, buf, BIG, &params, NULL));
+        CF_OK(cf, kvcl_put_bytes(mem.of[cf_after(cf)], 0, buf, BIG, &params, NULL));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 3, buf, BIG, &params, NULL));
         CF_OK(cf, kvcl_recv_bytes(cf->world, KVCL_ANY_SOURCE, 4, buf, BIG, &params, NULL));
         params.remote_cache = (i & 1) ? "mine" : "left behind";
-        CF_OK(cf, kvcl_get(cf->world, next_rank(cf), (i & 1) ? cache.h : other.h, &sel, &sel, &params, NULL));
+        CF_OK(cf, kvcl_get(cf->world, cf_after(cf), (i & 1) ? cache.h : other.h, &sel, &sel, &params, NULL));
     }
     cf_sleep_us(cf, (unsigned)kvcl_rand_below(&cf->rnd, 3000));
     while ((strcmp(cf->path, "loop") == 0) && ((atomic_load(&after_end) >> 16) < 12u * (unsigned)cf->size)) {
@@ -300,17 +290,17 @@ static void errors_name_the_rank(cf_t *cf)
     char               word[32];
     kvcl_req_h         req;
 
-    snprintf(word, sizeof(word), "rank %d", next_rank(cf));
+    snprintf(word, sizeof(word), "rank %d", cf_after(cf));
     params.remote_cache = "nowhere";
-    CF_OK(cf, kvcl_get(cf->world, next_rank(cf), cache.h, &sel, &sel, &params, &req));
+    CF_OK(cf, kvcl_get(cf->world, cf_after(cf), cache.h, &sel, &sel, &params, &req));
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_NOT_REGISTERED);
     CF_CHECK(cf, strstr(kvcl_last_error(), word) != NULL);
-    CF_OK(cf, kvcl_put(cf->world, next_rank(cf), cache.h, &sel, &sel, &params, &req));
+    CF_OK(cf, kvcl_put(cf->world, cf_after(cf), cache.h, &sel, &sel, &params, &req));
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_NOT_REGISTERED);
     CF_CHECK(cf, strstr(kvcl_last_error(), word) != NULL);
     params.remote_cache = NULL;
     params.timeout_ns   = 1000000;
-    CF_OK(cf, kvcl_recv(cf->world, next_rank(cf), 77, cache.h, &sel, &params, &req));
+    CF_OK(cf, kvcl_recv(cf->world, cf_after(cf), 77, cache.h, &sel, &params, &req));
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_TIMED_OUT);
     CF_CHECK(cf, strstr(kvcl_last_error(), word) != NULL);
     CF_OK(cf, kvcl_recv(cf->world, KVCL_ANY_SOURCE, 77, cache.h, &sel, &params, &req));

@@ -30,16 +30,6 @@ typedef struct inherited {
     kvcl_req_h   pending;
 } inherited_t;
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 /* In the child no check may end with the frame's failure, which ends the rank: the child exits with the line number. */
 #define MUST(_cond)                                                                                   \
     do {                                                                                              \
@@ -60,8 +50,8 @@ static void child(const inherited_t *from)
     int                fd;
 
     alarm(CHILD_S); /* a call that blocks ends the child by a signal, which the parent detects */
-    REFUSED(kvcl_get_bytes(from->mem->of[next_rank(from->cf)], 0, buf, sizeof(buf), NULL, &req));
-    REFUSED(kvcl_send_bytes(from->cf->world, next_rank(from->cf), 1, "x", 1, NULL, &req));
+    REFUSED(kvcl_get_bytes(from->mem->of[cf_after(from->cf)], 0, buf, sizeof(buf), NULL, &req));
+    REFUSED(kvcl_send_bytes(from->cf->world, cf_after(from->cf), 1, "x", 1, NULL, &req));
     REFUSED(kvcl_barrier(from->cf->world, NULL, &req));
     REFUSED(kvcl_req_test(from->pending));
     REFUSED(kvcl_req_wait(from->pending, KVCL_WAIT_FOREVER));
@@ -88,12 +78,12 @@ static void work(cf_t *cf, cf_mem_t *mem)
 
     for (i = 0; i < 20; ++i) {
         kvcl_req_h req;
-        CF_OK(cf, kvcl_get_bytes(mem->of[next_rank(cf)], 0, buf, (i & 1) ? LEN : 64, NULL, &req));
+        CF_OK(cf, kvcl_get_bytes(mem->of[cf_after(cf)], 0, buf, (i & 1) ? LEN : 64, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
-        CF_CHECK(cf, cf_bytes_are((uint64_t)next_rank(cf), 0, buf, 64));
+        CF_CHECK(cf, cf_bytes_are((uint64_t)cf_after(cf), 0, buf, 64));
     }
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 5, in, 8, NULL, &reqs[0]));
-    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 5, "message", 8, NULL, &reqs[1]));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 5, in, 8, NULL, &reqs[0]));
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 5, "message", 8, NULL, &reqs[1]));
     CF_OK(cf, kvcl_req_wait_all(reqs, 2, 20 * KVCL_NS_PER_SEC));
     free(buf);
 }
@@ -112,7 +102,7 @@ static void parent_goes_on(cf_t *cf)
 
         cf_bytes((uint64_t)cf->rank, 0, mem.addr, LEN);
         CF_OK(cf, kvcl_cache_create(cf->ctx, "forked", &layout, NULL, &from.cache));
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 9, in, 8, NULL, &from.pending));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 9, in, 8, NULL, &from.pending));
         cf_fence(cf);
         work(cf, &mem);
         fflush(stdout);
@@ -127,7 +117,7 @@ static void parent_goes_on(cf_t *cf)
         CF_CHECK(cf, WIFEXITED(status) && (WEXITSTATUS(status) == 0));
         cf_fence(cf);
         work(cf, &mem);
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 9, "pending", 8, NULL, NULL));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 9, "pending", 8, NULL, NULL));
         CF_OK(cf, cf_end(cf, from.pending));
         CF_CHECK(cf, strcmp(in, "pending") == 0);
         kvcl_cache_destroy(from.cache);

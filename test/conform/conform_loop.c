@@ -13,16 +13,6 @@
 
 enum { ROUNDS = 60, LEN = 300000, STUCK_MS = 20000 };
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 /* Sleep until the descriptor is readable. A sleep of 20 s means a lost wake-up: nothing here takes that long. */
 static void nap(cf_t *cf, int fd)
 {
@@ -69,13 +59,13 @@ static void loops(cf_t *cf)
         if ((cf->rank == 0) && (i % 8 == 0)) {
             usleep(3000); /* no thread progresses it meanwhile */
         }
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), i, in, 8, NULL, &recv));
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), i, "message", 8, NULL, &send));
-        CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, len, NULL, &get));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), i, in, 8, NULL, &recv));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), i, "message", 8, NULL, &send));
+        CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, len, NULL, &get));
         CF_OK(cf, loop_until(cf, fd, get));
         CF_OK(cf, loop_until(cf, fd, recv));
         CF_OK(cf, loop_until(cf, fd, send));
-        CF_CHECK(cf, (strcmp(in, "message") == 0) && cf_bytes_are((uint64_t)next_rank(cf), 0, buf, len));
+        CF_CHECK(cf, (strcmp(in, "message") == 0) && cf_bytes_are((uint64_t)cf_after(cf), 0, buf, len));
     }
     cf_fence(cf); /* which progresses it for the ranks that are not done */
     cf_mem_end(cf, &mem);
@@ -127,7 +117,7 @@ static void deadlines(cf_t *cf)
     pfd.fd = fd;
     cf_fence(cf);
     params.timeout_ns = 30 * KVCL_NS_PER_MS;
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 8, &params, &req));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 8, &params, &req));
     CF_IS(cf, loop_until(cf, fd, req), KVCL_ERR_TIMED_OUT);
     while (kvcl_context_arm(cf->ctx) == KVCL_INPROGRESS) {
     }
@@ -163,7 +153,7 @@ static void *post_beside(void *arg)
 static void threads_beside(cf_t *cf)
 {
     cf_mem_t  mem    = cf_mem(cf, LEN, false, KVCL_READ);
-    beside_t  beside = {.cf = cf, .from = mem.of[next_rank(cf)]};
+    beside_t  beside = {.cf = cf, .from = mem.of[cf_after(cf)]};
     pthread_t thread;
     char      in[8];
     int       fd;

@@ -7,16 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 static kvcl_req_h send_to(cf_t *cf, int rank, uint64_t tag, const void *buf, size_t len)
 {
     kvcl_req_h req;
@@ -54,19 +44,19 @@ static void sizes(cf_t *cf)
             cf_bytes(seed + (uint64_t)cf->rank, (uint32_t)len, out, len);
             in[len] = 0x77;
             if (early) {
-                r = recv_from(cf, last_rank(cf), i, in, len, &info);
+                r = recv_from(cf, cf_before(cf), i, in, len, &info);
                 cf_fence(cf);
-                s = send_to(cf, next_rank(cf), i, out, len);
+                s = send_to(cf, cf_after(cf), i, out, len);
             } else {
-                s = send_to(cf, next_rank(cf), i, out, len);
+                s = send_to(cf, cf_after(cf), i, out, len);
                 cf_sleep_us(cf, 2000); /* the message waits, unexpected */
                 cf_fence(cf);
-                r = recv_from(cf, last_rank(cf), i, in, len, &info);
+                r = recv_from(cf, cf_before(cf), i, in, len, &info);
             }
             CF_OK(cf, cf_end(cf, r));
             CF_OK(cf, cf_end(cf, s));
-            CF_CHECK(cf, (info.bytes == len) && (info.source == last_rank(cf)) && (info.tag == i));
-            CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)last_rank(cf), (uint32_t)len, in, len) && (in[len] == 0x77));
+            CF_CHECK(cf, (info.bytes == len) && (info.source == cf_before(cf)) && (info.tag == i));
+            CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)cf_before(cf), (uint32_t)len, in, len) && (in[len] == 0x77));
         }
     }
     free(out);
@@ -87,22 +77,22 @@ static void order(cf_t *cf)
     for (i = 0; i < N; ++i) {
         out[i] = i;
         memcpy(big, &i, sizeof(i)); /* large ones all start with the number of the last of them */
-        s[i] = (i % 5 == 4) ? NULL : send_to(cf, next_rank(cf), 7, &out[i], sizeof(out[i]));
+        s[i] = (i % 5 == 4) ? NULL : send_to(cf, cf_after(cf), 7, &out[i], sizeof(out[i]));
         if (s[i] == NULL) {
             char *copy = malloc(BIG);
             memcpy(copy, big, BIG);
-            s[i] = send_to(cf, next_rank(cf), 7, copy, BIG);
+            s[i] = send_to(cf, cf_after(cf), 7, copy, BIG);
             copies[i] = copy;
         }
     }
-    other = send_to(cf, next_rank(cf), 8, "other", 6);
-    r     = recv_from(cf, last_rank(cf), 8, in, 6, NULL);
+    other = send_to(cf, cf_after(cf), 8, "other", 6);
+    r     = recv_from(cf, cf_before(cf), 8, in, 6, NULL);
     CF_OK(cf, cf_end(cf, r));
     CF_CHECK(cf, strcmp(in, "other") == 0);
     for (i = 0; i < N; ++i) {
         uint32_t         got;
         kvcl_recv_info_t info = KVCL_RECV_INFO_INIT;
-        r = recv_from(cf, (i % 2) ? KVCL_ANY_SOURCE : last_rank(cf), 7, in, BIG, &info);
+        r = recv_from(cf, (i % 2) ? KVCL_ANY_SOURCE : cf_before(cf), 7, in, BIG, &info);
         CF_OK(cf, cf_end(cf, r));
         memcpy(&got, in, sizeof(got));
         CF_CHECK(cf, (got == i) && (info.bytes == ((i % 5 == 4) ? BIG : sizeof(got))));
@@ -124,12 +114,12 @@ static void order_of_recvs(cf_t *cf)
     kvcl_req_h r[N], s[N];
 
     for (i = 0; i < N; ++i) {
-        r[i] = recv_from(cf, (i % 3) ? last_rank(cf) : KVCL_ANY_SOURCE, 3, &in[i], sizeof(in[i]), NULL);
+        r[i] = recv_from(cf, (i % 3) ? cf_before(cf) : KVCL_ANY_SOURCE, 3, &in[i], sizeof(in[i]), NULL);
     }
     cf_fence(cf);
     for (i = 0; i < N; ++i) {
         out[i] = 1000 + i;
-        s[i]   = send_to(cf, next_rank(cf), 3, &out[i], sizeof(out[i]));
+        s[i]   = send_to(cf, cf_after(cf), 3, &out[i], sizeof(out[i]));
     }
     CF_OK(cf, kvcl_req_wait_all(r, N, 60 * KVCL_NS_PER_SEC));
     CF_OK(cf, kvcl_req_wait_all(s, N, 60 * KVCL_NS_PER_SEC));
@@ -208,11 +198,11 @@ static void blocks(cf_t *cf)
         n           = (i < 9) ? 1 : 4; /* eager, or offered */
         from.n_blocks = to.n_blocks = n;
         cf_fill(cf, out.h, seed + i + (uint64_t)cf->rank);
-        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), i, in.h, &to, NULL, &reqs[0]));
-        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), i, out.h, &from, NULL, &reqs[1]));
+        CF_OK(cf, kvcl_recv(cf->world, cf_before(cf), i, in.h, &to, NULL, &reqs[0]));
+        CF_OK(cf, kvcl_send(cf->world, cf_after(cf), i, out.h, &from, NULL, &reqs[1]));
         CF_OK(cf, kvcl_req_wait_all(reqs, 2, 60 * KVCL_NS_PER_SEC));
         for (b = 0; b < n; ++b) {
-            cf_block_is(cf, in.h, dst[b], seed + i + (uint64_t)last_rank(cf), src[b]);
+            cf_block_is(cf, in.h, dst[b], seed + i + (uint64_t)cf_before(cf), src[b]);
         }
         cf_fence(cf);
         cf_cache_end(&out);
@@ -236,20 +226,20 @@ static void mismatch(cf_t *cf)
     memset(small, 0x21, 50000);
     for (i = 0; i < 2; ++i) { /* eager, offered */
         const kvcl_sel_t *out = i ? &many : &few, *in = i ? &few : &many;
-        s = send_to(cf, next_rank(cf), 1, big, i ? 100000 : 100);
-        r = recv_from(cf, last_rank(cf), 1, small, i ? 50000 : 50, NULL);
+        s = send_to(cf, cf_after(cf), 1, big, i ? 100000 : 100);
+        r = recv_from(cf, cf_before(cf), 1, small, i ? 50000 : 50, NULL);
         CF_IS(cf, cf_end(cf, r), KVCL_ERR_TRUNCATED);
         CF_IS(cf, cf_end(cf, s), KVCL_ERR_TRUNCATED);
-        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), 2, cache.h, out, NULL, &s));
-        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), 2, cache.h, in, NULL, &r));
+        CF_OK(cf, kvcl_send(cf->world, cf_after(cf), 2, cache.h, out, NULL, &s));
+        CF_OK(cf, kvcl_recv(cf->world, cf_before(cf), 2, cache.h, in, NULL, &r));
         CF_IS(cf, cf_end(cf, r), KVCL_ERR_TRUNCATED);
         CF_IS(cf, cf_end(cf, s), KVCL_ERR_TRUNCATED);
-        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), 3, opaque.h, out, NULL, &s));
-        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), 3, cache.h, out, NULL, &r));
+        CF_OK(cf, kvcl_send(cf->world, cf_after(cf), 3, opaque.h, out, NULL, &s));
+        CF_OK(cf, kvcl_recv(cf->world, cf_before(cf), 3, cache.h, out, NULL, &r));
         CF_IS(cf, cf_end(cf, r), KVCL_ERR_BAD_LAYOUT);
         CF_IS(cf, cf_end(cf, s), KVCL_ERR_BAD_LAYOUT);
-        CF_OK(cf, kvcl_send(cf->world, next_rank(cf), 4, cache.h, &cut, NULL, &s));
-        CF_OK(cf, kvcl_recv(cf->world, last_rank(cf), 4, cache.h, &few, NULL, &r));
+        CF_OK(cf, kvcl_send(cf->world, cf_after(cf), 4, cache.h, &cut, NULL, &s));
+        CF_OK(cf, kvcl_recv(cf->world, cf_before(cf), 4, cache.h, &few, NULL, &r));
         CF_CHECK(cf, cf_end(cf, r) < 0);
         CF_CHECK(cf, cf_end(cf, s) < 0);
     }
@@ -282,16 +272,16 @@ static void cancel_recv(cf_t *cf)
     char       in[8] = "nothing", got[8];
     kvcl_req_h r, s;
 
-    r = recv_from(cf, last_rank(cf), 5, in, 8, NULL);
+    r = recv_from(cf, cf_before(cf), 5, in, 8, NULL);
     kvcl_req_cancel(r);
     CF_IS(cf, cf_end(cf, r), KVCL_ERR_CANCELED);
     kvcl_xfer_params_t params = within(KVCL_NS_PER_MS);
     CF_OK(cf, kvcl_recv_bytes(cf->world, KVCL_ANY_SOURCE, 5, in, 8, &params, &r));
     CF_IS(cf, cf_end(cf, r), KVCL_ERR_TIMED_OUT);
     cf_fence(cf);
-    s = send_to(cf, next_rank(cf), 5, "for two", 8);
+    s = send_to(cf, cf_after(cf), 5, "for two", 8);
     cf_sleep_us(cf, 1000);
-    CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 5, got, 8, NULL)));
+    CF_OK(cf, cf_end(cf, recv_from(cf, cf_before(cf), 5, got, 8, NULL)));
     CF_OK(cf, cf_end(cf, s));
     CF_CHECK(cf, (strcmp(in, "nothing") == 0) && (strcmp(got, "for two") == 0));
 }
@@ -307,19 +297,19 @@ static void sender_gives_up(cf_t *cf)
     for (i = 0; i < 4; ++i) {
         kvcl_xfer_params_t params = within((i & 1) ? KVCL_NS_PER_MS : 0);
         size_t             n      = (i & 2) ? 8 : len;
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 6, buf, n, &params, &s));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 6, buf, n, &params, &s));
         if ((i & 1) == 0) {
             cf_sleep_us(cf, (i & 2) ? 0 : 500);
             kvcl_req_cancel(s);
         }
         CF_IS(cf, cf_end(cf, s), (i & 1) ? KVCL_ERR_TIMED_OUT : KVCL_ERR_CANCELED);
         memset(buf, 1, len);
-        s = send_to(cf, next_rank(cf), 60, "done", 5); /* in order: when it arrives, the cancel has as well */
-        CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 60, in, len, NULL)));
+        s = send_to(cf, cf_after(cf), 60, "done", 5); /* in order: when it arrives, the cancel has as well */
+        CF_OK(cf, cf_end(cf, recv_from(cf, cf_before(cf), 60, in, len, NULL)));
         CF_OK(cf, cf_end(cf, s));
-        s = send_to(cf, next_rank(cf), 6, buf, n); /* after the canceled one */
+        s = send_to(cf, cf_after(cf), 6, buf, n); /* after the canceled one */
         memset(in, 0, len);
-        CF_OK(cf, cf_end(cf, recv_from(cf, last_rank(cf), 6, in, len, NULL)));
+        CF_OK(cf, cf_end(cf, recv_from(cf, cf_before(cf), 6, in, len, NULL)));
         CF_OK(cf, cf_end(cf, s));
         CF_CHECK(cf, (in[0] == 1) && (memcmp(in, in + 1, n - 1) == 0));
         memset(buf, 0, len);

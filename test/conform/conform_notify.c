@@ -13,16 +13,6 @@ enum { BYTES = 256 * 1024, BLOCKS = 8, ROUNDS = 20 };
 
 #define LONG_NS UINT64_C(30000000000)
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 static kvcl_xfer_params_t with_note(const char *text)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -63,7 +53,7 @@ static kvcl_req_h post(cf_t *cf, scene_t *s, unsigned kind, size_t len, const ch
     kvcl_xfer_params_t params = with_note(text);
     kvcl_vec_t         v[2]   = {{0, s->buf, len / 2}, {len / 2, s->buf + (len / 2), len - (len / 2)}};
     kvcl_sel_t         sel    = cf_sel(all_ids, (len > 1000) ? BLOCKS : 1);
-    int                to     = next_rank(cf);
+    int                to     = cf_after(cf);
     kvcl_req_h         req;
 
     switch (kind) {
@@ -113,7 +103,7 @@ static void after_the_data(cf_t *cf)
                 char           text[64], theirs[64];
                 kvcl_req_h     req;
                 snprintf(text, sizeof(text), "%d did %u.%u", cf->rank, kind, round);
-                snprintf(theirs, sizeof(theirs), "%d did %u.%u", last_rank(cf), kind, round);
+                snprintf(theirs, sizeof(theirs), "%d did %u.%u", cf_before(cf), kind, round);
                 cf_bytes(seed + (uint64_t)cf->rank, 0, s.buf, BYTES);
                 if (kind == 3 || kind == 4) {
                     cf_bytes(seed + (uint64_t)cf->rank, 0, s.mem.addr, BYTES);
@@ -123,15 +113,15 @@ static void after_the_data(cf_t *cf)
                 if (round & 2) {
                     CF_OK(cf, cf_end(cf, req));
                 }
-                expect(cf, last_rank(cf), theirs);
+                expect(cf, cf_before(cf), theirs);
                 if (kind < 2) {
-                    CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)last_rank(cf), 0, s.mem.addr, len));
+                    CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)cf_before(cf), 0, s.mem.addr, len));
                 }
                 if ((round & 2) == 0) {
                     CF_OK(cf, cf_end(cf, req));
                 }
                 if (kind == 3 || kind == 4) {
-                    CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)next_rank(cf), 0, s.buf, len));
+                    CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)cf_after(cf), 0, s.buf, len));
                 }
                 expect_none(cf);
                 cf_fence(cf);
@@ -161,18 +151,18 @@ static void many_at_once(cf_t *cf)
     unsigned           i, empty = 0, greatest = 0;
     kvcl_req_h         req;
 
-    cf_bytes((uint64_t)last_rank(cf), 7, got, KVCL_NOTIFY_MAX);
+    cf_bytes((uint64_t)cf_before(cf), 7, got, KVCL_NOTIFY_MAX);
     cf_bytes((uint64_t)cf->rank, 7, big, KVCL_NOTIFY_MAX);
     params.cb     = count_one;
     params.cb_arg = (void *)&called;
     for (i = 0; i < ROUNDS; ++i) {
         params.notify       = big;
         params.notify_bytes = (i & 1) ? 0 : KVCL_NOTIFY_MAX;
-        CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, 8, &params, NULL));
+        CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, 8, &params, NULL));
     }
     for (i = 0; i < ROUNDS; ++i) {
         CF_OK(cf, kvcl_notify_recv(cf->world, big, KVCL_NOTIFY_MAX, &info, LONG_NS));
-        CF_CHECK(cf, info.source == last_rank(cf));
+        CF_CHECK(cf, info.source == cf_before(cf));
         empty += (info.bytes == 0);
         if (info.bytes != 0) {
             CF_CHECK(cf, (info.bytes == KVCL_NOTIFY_MAX) && (memcmp(big, got, KVCL_NOTIFY_MAX) == 0));
@@ -183,9 +173,9 @@ static void many_at_once(cf_t *cf)
     while (atomic_load(&called) < ROUNDS) { /* operations are in no order */
         cf_sleep_us(cf, 100);
     }
-    CF_OK(cf, kvcl_notify(cf->world, next_rank(cf), "end", 3, NULL, &req));
+    CF_OK(cf, kvcl_notify(cf->world, cf_after(cf), "end", 3, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
-    expect(cf, last_rank(cf), "end");
+    expect(cf, cf_before(cf), "end");
     cf_mem_end(cf, &mem);
     free(big);
     free(got);
@@ -250,18 +240,18 @@ static void communicators_are_apart(cf_t *cf)
         ranks[i] = cf->size - 1 - i;
     }
     CF_OK(cf, kvcl_comm_create(cf->world, ranks, cf->size, &other));
-    CF_OK(cf, kvcl_notify(other, cf->size - 1 - next_rank(cf), "other", 5, NULL, &req));
+    CF_OK(cf, kvcl_notify(other, cf->size - 1 - cf_after(cf), "other", 5, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
-    CF_OK(cf, kvcl_notify(cf->world, next_rank(cf), "world", 5, NULL, &req));
+    CF_OK(cf, kvcl_notify(cf->world, cf_after(cf), "world", 5, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     cf_fence(cf);
-    expect(cf, last_rank(cf), "world");
+    expect(cf, cf_before(cf), "world");
     expect_none(cf);
     if (cf->rank != 0) {
         kvcl_recv_info_t info = KVCL_RECV_INFO_INIT;
         char             got[8];
         CF_OK(cf, kvcl_notify_recv(other, got, sizeof(got), &info, LONG_NS));
-        CF_CHECK(cf, (info.bytes == 5) && (info.source == cf->size - 1 - last_rank(cf)) && (memcmp(got, "other", 5) == 0));
+        CF_CHECK(cf, (info.bytes == 5) && (info.source == cf->size - 1 - cf_before(cf)) && (memcmp(got, "other", 5) == 0));
     }
     cf_fence(cf);
     kvcl_comm_free(other); /* rank 0 has not taken its own */
@@ -278,10 +268,10 @@ static void failures_are_silent(cf_t *cf)
 
     CF_OK(cf, kvcl_mem_revoke(mem.mine));
     cf_fence(cf);
-    CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], 0, buf, 64, &params, &req));
+    CF_OK(cf, kvcl_put_bytes(mem.of[cf_after(cf)], 0, buf, 64, &params, &req));
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
     CF_CHECK(cf, strstr(kvcl_last_error(), "kvcl_put_bytes of 64 bytes") != NULL);
-    CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, 64, &params, &req));
+    CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, 64, &params, &req));
     CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
     cf_fence(cf);
     expect_none(cf);

@@ -10,11 +10,6 @@
 
 enum { BLOCKS = 24, ROUNDS = 30 };
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
 /* Shuffle the numbers below n. */
 static void shuffle(cf_t *cf, uint32_t *ids, uint32_t n)
 {
@@ -40,7 +35,7 @@ static void note_end(void *arg, kvcl_status_t status)
 static void posted_often(cf_t *cf, uint32_t size, bool ours)
 {
     kvcl_layout_t      layout = KVCL_LAYOUT_BYTES(BLOCKS, size);
-    uint64_t           seed = cf_same(cf) + size, theirs = seed + (uint64_t)next_rank(cf);
+    uint64_t           seed = cf_same(cf) + size, theirs = seed + (uint64_t)cf_after(cf);
     cf_cache_t         from = cf_cache(cf, "from", &layout, ours), to = cf_cache(cf, "to", &layout, ours);
     cf_cache_t         back = cf_cache(cf, "back", &layout, ours);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT, own = KVCL_XFER_PARAMS_INIT;
@@ -53,10 +48,10 @@ static void posted_often(cf_t *cf, uint32_t size, bool ours)
     cf_fill(cf, from.h, seed + (uint64_t)cf->rank);
     cf_fence(cf);
     params.remote_cache = "from";
-    CF_OK(cf, kvcl_xfer_prepare(cf->world, next_rank(cf), KVCL_XFER_GET, to.h, &all, &all, &params, &get));
+    CF_OK(cf, kvcl_xfer_prepare(cf->world, cf_after(cf), KVCL_XFER_GET, to.h, &all, &all, &params, &get));
     params.remote_cache = "back";
     params.flags        = KVCL_BACKGROUND;
-    CF_OK(cf, kvcl_xfer_prepare(cf->world, next_rank(cf), KVCL_XFER_PUT, to.h, &all, &all, &params, &put));
+    CF_OK(cf, kvcl_xfer_prepare(cf->world, cf_after(cf), KVCL_XFER_PUT, to.h, &all, &all, &params, &put));
     for (r = 0; r < ROUNDS; ++r) {
         n = 1 + (uint32_t)kvcl_rand_below(&cf->rnd, BLOCKS);
         shuffle(cf, mine, BLOCKS);
@@ -123,7 +118,7 @@ static void prepared_slices(cf_t *cf)
     shuffle(cf, mine, 12);
     shuffle(cf, far, 12);
     params.remote_cache = "from";
-    CF_OK(cf, kvcl_xfer_prepare(cf->world, next_rank(cf), KVCL_XFER_GET, a.h, &local, &remote, &params, &xfer));
+    CF_OK(cf, kvcl_xfer_prepare(cf->world, cf_after(cf), KVCL_XFER_GET, a.h, &local, &remote, &params, &xfer));
     CF_OK(cf, kvcl_xfer_post(xfer, mine, 5, far, 5, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     CF_OK(cf, kvcl_xfer_post(xfer, mine + 5, 7, far + 5, 7, NULL, &req));
@@ -132,7 +127,7 @@ static void prepared_slices(cf_t *cf)
     local.blocks    = mine;
     remote.blocks   = far;
     local.n_blocks  = remote.n_blocks = 12;
-    CF_OK(cf, kvcl_get(cf->world, next_rank(cf), b.h, &remote, &local, &params, &req));
+    CF_OK(cf, kvcl_get(cf->world, cf_after(cf), b.h, &remote, &local, &params, &req));
     CF_OK(cf, cf_end(cf, req));
     for (i = 0; i < 12; ++i) {
         CF_OK(cf, kvcl_cache_read_block(a.h, i, got, len));
@@ -163,15 +158,15 @@ static void prepared_refusals(cf_t *cf)
 #define PREPARE(_rank, _dir, _local, _params) \
     kvcl_xfer_prepare(cf->world, (_rank), (_dir), cache.h, (_local), &all, (_params), &xfer)
     CF_IS(cf, PREPARE(99, KVCL_XFER_GET, &all, NULL), KVCL_ERR_UNKNOWN_RANK);
-    CF_IS(cf, PREPARE(next_rank(cf), (kvcl_xfer_dir_t)2, &all, NULL), KVCL_ERR_INVALID_PARAM);
-    CF_IS(cf, PREPARE(next_rank(cf), KVCL_XFER_GET, &layers, NULL), KVCL_ERR_OUT_OF_RANGE);
-    CF_IS(cf, PREPARE(next_rank(cf), KVCL_XFER_GET, NULL, NULL), KVCL_ERR_INVALID_PARAM);
+    CF_IS(cf, PREPARE(cf_after(cf), (kvcl_xfer_dir_t)2, &all, NULL), KVCL_ERR_INVALID_PARAM);
+    CF_IS(cf, PREPARE(cf_after(cf), KVCL_XFER_GET, &layers, NULL), KVCL_ERR_OUT_OF_RANGE);
+    CF_IS(cf, PREPARE(cf_after(cf), KVCL_XFER_GET, NULL, NULL), KVCL_ERR_INVALID_PARAM);
     params.cb = note_end;
-    CF_IS(cf, PREPARE(next_rank(cf), KVCL_XFER_GET, &all, &params), KVCL_ERR_INVALID_PARAM);
+    CF_IS(cf, PREPARE(cf_after(cf), KVCL_XFER_GET, &all, &params), KVCL_ERR_INVALID_PARAM);
     params.cb    = NULL;
     params.flags = UINT64_C(1) << 40;
-    CF_IS(cf, PREPARE(next_rank(cf), KVCL_XFER_GET, &all, &params), KVCL_ERR_INVALID_PARAM);
-    CF_OK(cf, PREPARE(next_rank(cf), KVCL_XFER_GET, &all, NULL));
+    CF_IS(cf, PREPARE(cf_after(cf), KVCL_XFER_GET, &all, &params), KVCL_ERR_INVALID_PARAM);
+    CF_OK(cf, PREPARE(cf_after(cf), KVCL_XFER_GET, &all, NULL));
 #undef PREPARE
     CF_IS(cf, kvcl_xfer_post(NULL, good, 2, good, 2, NULL, &req), KVCL_ERR_INVALID_PARAM);
     CF_IS(cf, kvcl_xfer_post(xfer, NULL, 2, good, 2, NULL, &req), KVCL_ERR_INVALID_PARAM);
@@ -215,12 +210,12 @@ static void many_pieces(cf_t *cf)
     cf_fence(cf);
     shuffle(cf, mine, N);
     shuffle(cf, far, N);
-    CF_OK(cf, kvcl_xfer_prepare(cf->world, next_rank(cf), KVCL_XFER_GET, to.h, &all, &all, &params, &xfer));
+    CF_OK(cf, kvcl_xfer_prepare(cf->world, cf_after(cf), KVCL_XFER_GET, to.h, &all, &all, &params, &xfer));
     CF_OK(cf, kvcl_xfer_post(xfer, mine, N, far, N, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     kvcl_xfer_free(xfer);
     for (i = 0; i < N; ++i) {
-        cf_block_is(cf, to.h, mine[i], seed + (uint64_t)next_rank(cf), far[i]);
+        cf_block_is(cf, to.h, mine[i], seed + (uint64_t)cf_after(cf), far[i]);
     }
     cf_fence(cf);
     cf_cache_end(&from);
@@ -244,7 +239,7 @@ static void overtake(cf_t *cf, bool put, bool ours)
     kvcl_sel_t         sa = cf_sel(a, N), sb = cf_sel(b, N), none = {0};
     kvcl_cache_h       filled = put ? mine.h : far.h, result = put ? far.h : mine.h;
     kvcl_req_h         low, high, warm;
-    int                rank = next_rank(cf), origin = put ? (cf->rank + cf->size - 1) % cf->size : rank;
+    int                rank = cf_after(cf), origin = put ? (cf->rank + cf->size - 1) % cf->size : rank;
 
     for (i = 0; i < N; ++i) { /* no two are neighbours: there are as many pieces as blocks */
         a[i] = 2 * i;

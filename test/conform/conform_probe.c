@@ -12,16 +12,6 @@
 /* Ends a test that hangs; no result depends on it. */
 #define WAIT_NS (60 * KVCL_NS_PER_SEC)
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 static kvcl_req_h send_to(cf_t *cf, int rank, uint64_t tag, const void *buf, size_t len)
 {
     kvcl_req_h req;
@@ -51,11 +41,11 @@ static void nothing_there(cf_t *cf)
     uint64_t         began;
 
     CF_IS(cf, kvcl_probe(cf->world, KVCL_ANY_SOURCE, KVCL_ANY_TAG, 0, &info), KVCL_INPROGRESS);
-    CF_IS(cf, kvcl_probe(cf->world, next_rank(cf), 5, 0, &info), KVCL_INPROGRESS);
+    CF_IS(cf, kvcl_probe(cf->world, cf_after(cf), 5, 0, &info), KVCL_INPROGRESS);
     began = kvcl_now_ns();
-    CF_IS(cf, kvcl_probe(cf->world, next_rank(cf), 5, 2 * KVCL_NS_PER_MS, &info), KVCL_ERR_WAIT_TIMEOUT);
+    CF_IS(cf, kvcl_probe(cf->world, cf_after(cf), 5, 2 * KVCL_NS_PER_MS, &info), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, kvcl_now_ns() - began >= 2 * KVCL_NS_PER_MS);
-    snprintf(who, sizeof(who), "a message of tag 5 from rank %d", next_rank(cf));
+    snprintf(who, sizeof(who), "a message of tag 5 from rank %d", cf_after(cf));
     CF_CHECK(cf, strstr(kvcl_last_error(), who) != NULL);
     CF_IS(cf, kvcl_probe(cf->world, KVCL_ANY_SOURCE, KVCL_ANY_TAG, 1, &info), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, strstr(kvcl_last_error(), "a message of any tag from any rank") != NULL);
@@ -64,7 +54,7 @@ static void nothing_there(cf_t *cf)
     CF_IS(cf, kvcl_probe(cf->world, -2, 5, 0, &info), KVCL_ERR_UNKNOWN_RANK);
     CF_IS(cf, kvcl_probe(cf->world, 0, 5, 0, NULL), KVCL_ERR_INVALID_PARAM);
     CF_IS(cf, kvcl_probe(NULL, 0, 5, 0, &info), KVCL_ERR_INVALID_PARAM);
-    CF_IS(cf, kvcl_send_bytes(cf->world, next_rank(cf), KVCL_ANY_TAG, "x", 1, NULL, NULL), KVCL_ERR_INVALID_PARAM);
+    CF_IS(cf, kvcl_send_bytes(cf->world, cf_after(cf), KVCL_ANY_TAG, "x", 1, NULL, NULL), KVCL_ERR_INVALID_PARAM);
     CF_CHECK(cf, strstr(kvcl_last_error(), "KVCL_ANY_TAG") != NULL);
     cf_fence(cf);
 }
@@ -82,14 +72,14 @@ static void found(cf_t *cf)
 
     for (i = 0; i < sizeof(lens) / sizeof(lens[0]); ++i) {
         cf_bytes(seed + (uint64_t)cf->rank, (uint32_t)i, out, lens[i]);
-        s = send_to(cf, next_rank(cf), 40 + i, out, lens[i]);
+        s = send_to(cf, cf_after(cf), 40 + i, out, lens[i]);
         CF_OK(cf, kvcl_probe(cf->world, KVCL_ANY_SOURCE, KVCL_ANY_TAG, WAIT_NS, &info));
-        CF_CHECK(cf, (info.source == last_rank(cf)) && (info.tag == 40 + i) && (info.bytes == lens[i]));
+        CF_CHECK(cf, (info.source == cf_before(cf)) && (info.tag == 40 + i) && (info.bytes == lens[i]));
         CF_IS(cf, kvcl_probe(cf->world, KVCL_ANY_SOURCE, 41 + i, 0, &info), KVCL_INPROGRESS);
-        CF_OK(cf, kvcl_probe(cf->world, last_rank(cf), 40 + i, 0, &info));
+        CF_OK(cf, kvcl_probe(cf->world, cf_before(cf), 40 + i, 0, &info));
         got = recv_now(cf, info.source, info.tag, in, (size_t)info.bytes);
-        CF_CHECK(cf, (got.bytes == lens[i]) && cf_bytes_are(seed + (uint64_t)last_rank(cf), (uint32_t)i, in, lens[i]));
-        CF_IS(cf, kvcl_probe(cf->world, last_rank(cf), 40 + i, 0, &info), KVCL_INPROGRESS);
+        CF_CHECK(cf, (got.bytes == lens[i]) && cf_bytes_are(seed + (uint64_t)cf_before(cf), (uint32_t)i, in, lens[i]));
+        CF_IS(cf, kvcl_probe(cf->world, cf_before(cf), 40 + i, 0, &info), KVCL_INPROGRESS);
         CF_OK(cf, cf_end(cf, s));
         cf_fence(cf);
     }
@@ -111,21 +101,21 @@ static void any_tag(cf_t *cf)
         ranks[r] = r;
     }
     CF_OK(cf, kvcl_comm_create(cf->world, ranks, cf->size, &second));
-    CF_OK(cf, kvcl_send_bytes(second, next_rank(cf), 1, "second", 6, NULL, &other));
+    CF_OK(cf, kvcl_send_bytes(second, cf_after(cf), 1, "second", 6, NULL, &other));
     for (i = 0; i < N; ++i) {
         out[i] = i;
-        s[i]   = send_to(cf, next_rank(cf), (7 * i) % 5, &out[i], sizeof(out[i]));
+        s[i]   = send_to(cf, cf_after(cf), (7 * i) % 5, &out[i], sizeof(out[i]));
     }
     for (i = 0; i < N; ++i) {
-        CF_OK(cf, kvcl_probe(cf->world, (i % 2) ? KVCL_ANY_SOURCE : last_rank(cf), KVCL_ANY_TAG, WAIT_NS, &info));
-        got = recv_now(cf, (i % 2) ? last_rank(cf) : KVCL_ANY_SOURCE, KVCL_ANY_TAG, &in, sizeof(in));
-        CF_CHECK(cf, (in == i) && (got.tag == (7 * i) % 5) && (info.tag == got.tag) && (got.source == last_rank(cf)));
+        CF_OK(cf, kvcl_probe(cf->world, (i % 2) ? KVCL_ANY_SOURCE : cf_before(cf), KVCL_ANY_TAG, WAIT_NS, &info));
+        got = recv_now(cf, (i % 2) ? cf_before(cf) : KVCL_ANY_SOURCE, KVCL_ANY_TAG, &in, sizeof(in));
+        CF_CHECK(cf, (in == i) && (got.tag == (7 * i) % 5) && (info.tag == got.tag) && (got.source == cf_before(cf)));
     }
     CF_OK(cf, kvcl_req_wait_all(s, N, WAIT_NS));
     CF_IS(cf, kvcl_probe(cf->world, KVCL_ANY_SOURCE, KVCL_ANY_TAG, 0, &info), KVCL_INPROGRESS);
     CF_OK(cf, kvcl_probe(second, KVCL_ANY_SOURCE, KVCL_ANY_TAG, WAIT_NS, &info));
     CF_CHECK(cf, info.bytes == 6);
-    CF_OK(cf, kvcl_recv_bytes(second, last_rank(cf), KVCL_ANY_TAG, &in, 4, NULL, &s[0]));
+    CF_OK(cf, kvcl_recv_bytes(second, cf_before(cf), KVCL_ANY_TAG, &in, 4, NULL, &s[0]));
     CF_IS(cf, cf_end(cf, s[0]), KVCL_ERR_TRUNCATED);
     CF_CHECK(cf, strstr(kvcl_last_error(), "kvcl_recv_bytes of any tag") != NULL);
     CF_IS(cf, cf_end(cf, other), KVCL_ERR_TRUNCATED);

@@ -17,16 +17,6 @@
 /* Ends a test that hangs; no result depends on it. */
 #define WAIT_NS (60 * KVCL_NS_PER_SEC)
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 static void *number(size_t n)
 {
     return (void *)(uintptr_t)n;
@@ -80,16 +70,16 @@ static void post_one(cf_t *cf, kvcl_queue_h queue, const cf_mem_t *mem, char *bu
     *bytes_p = len;
     switch ((i / 2) % 4) {
     case 0:
-        CF_OK(cf, kvcl_get_bytes(mem->of[next_rank(cf)], 0, at, len, &params, req_p));
+        CF_OK(cf, kvcl_get_bytes(mem->of[cf_after(cf)], 0, at, len, &params, req_p));
         break;
     case 1:
-        CF_OK(cf, kvcl_put_bytes(mem->of[next_rank(cf)], 0, at, len, &params, req_p));
+        CF_OK(cf, kvcl_put_bytes(mem->of[cf_after(cf)], 0, at, len, &params, req_p));
         break;
     case 2:
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), len, at, len, &params, req_p));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), len, at, len, &params, req_p));
         break;
     default:
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), len, at, LARGE, &params, req_p));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), len, at, LARGE, &params, req_p));
         break;
     }
 }
@@ -140,12 +130,12 @@ static void failures(cf_t *cf)
     CF_OK(cf, kvcl_queue_create(&queue));
     params            = to(queue, 1);
     params.timeout_ns = KVCL_NS_PER_MS;
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 8, &params, NULL));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 8, &params, NULL));
     drain_all(cf, queue, done, 1);
     CF_IS(cf, done[0].status, KVCL_ERR_TIMED_OUT);
     CF_CHECK(cf, (done[0].bytes == 0) && (strstr(done[0].error, "kvcl_recv_bytes of tag 57005") != NULL));
     params = to(queue, 2);
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 8, &params, &req));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 8, &params, &req));
     CF_IS(cf, kvcl_req_test(req), KVCL_ERR_INVALID_PARAM);
     CF_CHECK(cf, strstr(kvcl_last_error(), "kvcl_req_drain") != NULL);
     CF_IS(cf, kvcl_req_wait(req, 0), KVCL_ERR_INVALID_PARAM);
@@ -165,7 +155,7 @@ static void failures(cf_t *cf)
     CF_IS(cf, kvcl_recv_bytes(cf->world, cf->size, 1, in, 8, &params, &req), KVCL_ERR_UNKNOWN_RANK);
     CF_CHECK(cf, drain(cf, queue, done, 2) == 0);
     kvcl_queue_destroy(queue);
-    CF_IS(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 1, in, 8, &params, &req), KVCL_ERR_DEAD_HANDLE);
+    CF_IS(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 1, in, 8, &params, &req), KVCL_ERR_DEAD_HANDLE);
 }
 
 /* Bytes are those of the larger buffer, whatever memory the algorithm needs; so is the number in a sentence. */
@@ -232,7 +222,7 @@ static void descriptor(cf_t *cf)
 
     CF_OK(cf, kvcl_queue_create(&queue));
     params = to(queue, 0);
-    CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, SMALL, &params, NULL));
+    CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, SMALL, &params, NULL));
     CF_OK(cf, kvcl_queue_fd(queue, &fd)); /* the queue has a record already, or will have it */
     CF_OK(cf, kvcl_queue_fd(queue, &again));
     CF_CHECK(cf, fd == again);
@@ -244,19 +234,19 @@ static void descriptor(cf_t *cf)
     CF_CHECK(cf, (drain(cf, queue, done, N) == 1) && !readable(fd, 0));
     for (i = 0; i < N; ++i) {
         params = to(queue, i);
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), i, in[i], 8, &params, NULL));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), i, in[i], 8, &params, NULL));
     }
     CF_CHECK(cf, !readable(fd, 2));
     cf_fence(cf);
     for (i = 0; i < N; ++i) {
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), i, "told", 5, NULL, &sent[i]));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), i, "told", 5, NULL, &sent[i]));
     }
     CF_OK(cf, kvcl_req_wait_all(sent, N, WAIT_NS));
     cf_fence(cf); /* all have arrived: their sends are complete */
     CF_CHECK(cf, readable(fd, 60000));
     CF_CHECK(cf, (drain(cf, queue, done, 2) == 2) && readable(fd, 0)); /* some are left */
     CF_CHECK(cf, (drain(cf, queue, done, N) == N - 2) && !readable(fd, 0));
-    CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, SMALL, &params, NULL));
+    CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, SMALL, &params, NULL));
     drain_all(cf, queue, done, 1);
     CF_CHECK(cf, !readable(fd, 0));
     kvcl_queue_destroy(queue);
@@ -276,7 +266,7 @@ static void takes_no_engine_lock(cf_t *cf)
 
     CF_OK(cf, kvcl_queue_create(&queue));
     params = to(queue, 1);
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 8, &params, &req));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 8, &params, &req));
     kvcl_lock(cf->ctx);
     CF_CHECK(cf, drain(cf, queue, done, 2) == 0);
     kvcl_unlock(cf->ctx);
@@ -333,7 +323,7 @@ static void *post_many(void *arg)
 
     for (i = poster->first; i < poster->first + EACH; ++i) {
         params = to(crowd->queue, i);
-        CF_OK(crowd->cf, kvcl_get_bytes(crowd->mem->of[next_rank(crowd->cf)], 0, poster->buf, SMALL, &params, NULL));
+        CF_OK(crowd->cf, kvcl_get_bytes(crowd->mem->of[cf_after(crowd->cf)], 0, poster->buf, SMALL, &params, NULL));
     }
     return NULL;
 }
@@ -382,10 +372,10 @@ static void ends(cf_t *cf)
 
     CF_OK(cf, kvcl_queue_create(&queue));
     params = to(queue, 1);
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 1, in[0], 8, &params, &handle));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 1, in[0], 8, &params, &handle));
     kvcl_queue_destroy(queue);
     cf_fence(cf);
-    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 1, "arrives", 8, NULL, &s));
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 1, "arrives", 8, NULL, &s));
     CF_OK(cf, cf_end(cf, s));
     cf_fence(cf);
     CF_CHECK(cf, strcmp(in[0], "arrives") == 0);
@@ -427,14 +417,14 @@ static void some(cf_t *cf)
     CF_IS(cf, kvcl_req_wait_some(r, 3, 1, NULL, NULL, &count), KVCL_ERR_INVALID_PARAM);
     for (i = 0; i < N; ++i) {
         out[i] = (char)i;
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 10 + i, &in[i], 1, NULL, &r[i + 1]));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 10 + i, &in[i], 1, NULL, &r[i + 1]));
     }
     count = 77;
     CF_IS(cf, kvcl_req_wait_some(r, N + 1, KVCL_NS_PER_MS, at, statuses, &count), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, count == 77);
     cf_fence(cf);
     for (i = N; i-- > 0;) {
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 10 + i, &out[i], 1, NULL, &s[i]));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 10 + i, &out[i], 1, NULL, &s[i]));
     }
     while (got < N) {
         CF_OK(cf, kvcl_req_wait_some(r, N + 1, WAIT_NS, at, statuses, &count));
@@ -448,10 +438,10 @@ static void some(cf_t *cf)
     }
     CF_CHECK(cf, seen == 0x3fe);
     CF_OK(cf, kvcl_req_wait_all(s, N, WAIT_NS));
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 1, NULL, &r[0]));
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 1, NULL, &r[1]));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 1, NULL, &r[0]));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 1, NULL, &r[1]));
     params.timeout_ns = KVCL_NS_PER_SEC * 600;
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 1, &params, &r[2]));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 1, &params, &r[2]));
     kvcl_req_cancel(r[0]);
     kvcl_req_cancel(r[1]);
     CF_IS(cf, kvcl_req_wait_some(r, 3, WAIT_NS, at, statuses, &count), KVCL_ERR_CANCELED);

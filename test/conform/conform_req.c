@@ -16,16 +16,6 @@
 #define WAIT_NS (60 * KVCL_NS_PER_SEC)
 enum { WAIT_MS = 60000 };
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 static kvcl_req_h recv_never(cf_t *cf, uint64_t timeout_ns, kvcl_req_cb_t cb, void *arg)
 {
     static char        in[8];
@@ -35,7 +25,7 @@ static kvcl_req_h recv_never(cf_t *cf, uint64_t timeout_ns, kvcl_req_cb_t cb, vo
     params.timeout_ns = timeout_ns;
     params.cb         = cb;
     params.cb_arg     = arg;
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 8, &params, &req));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 8, &params, &req));
     return req;
 }
 
@@ -48,13 +38,13 @@ static void test_and_wait(cf_t *cf)
     kvcl_status_t status;
     uint64_t      began;
 
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 1, in, 4, NULL, &r));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 1, in, 4, NULL, &r));
     CF_IS(cf, kvcl_req_test(r), KVCL_INPROGRESS);
     began = kvcl_now_ns();
     CF_IS(cf, kvcl_req_wait(r, 3 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, kvcl_now_ns() - began >= 3 * KVCL_NS_PER_MS);
     cf_fence(cf);
-    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 1, out, 4, NULL, &s));
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 1, out, 4, NULL, &s));
     while ((status = kvcl_req_test(r)) == KVCL_INPROGRESS) {
     }
     CF_OK(cf, status);
@@ -78,7 +68,7 @@ static void any_and_all(cf_t *cf)
     CF_OK(cf, kvcl_req_wait_all(NULL, 0, 1));
     for (i = 0; i < N; ++i) {
         out[i] = (char)i;
-        CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 10 + i, &in[i], 1, NULL, &r[(i + 1) % (N + 1)]));
+        CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 10 + i, &in[i], 1, NULL, &r[(i + 1) % (N + 1)]));
     }
     at = 77;
     CF_IS(cf, kvcl_req_wait_any(r, N + 1, KVCL_NS_PER_MS, &at), KVCL_ERR_WAIT_TIMEOUT);
@@ -86,7 +76,7 @@ static void any_and_all(cf_t *cf)
     CF_IS(cf, kvcl_req_wait_all(r, N + 1, KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     cf_fence(cf);
     for (i = N; i-- > 0;) {
-        CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 10 + i, &out[i], 1, NULL, &s[i]));
+        CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 10 + i, &out[i], 1, NULL, &s[i]));
     }
     for (n = 0; n < N; ++n) {
         CF_OK(cf, kvcl_req_wait_any(r, N + 1, WAIT_NS, &at));
@@ -116,8 +106,8 @@ static void waits_end(cf_t *cf)
     uint64_t           began;
     size_t             at = 77;
 
-    snprintf(who, sizeof(who), "of tag 2 from rank %d", last_rank(cf));
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 2, in, 4, NULL, &r[0]));
+    snprintf(who, sizeof(who), "of tag 2 from rank %d", cf_before(cf));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 2, in, 4, NULL, &r[0]));
     r[1] = NULL;
     CF_IS(cf, kvcl_req_wait(r[0], 2 * KVCL_NS_PER_MS), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, (strstr(kvcl_last_error(), who) != NULL) && (strstr(kvcl_last_error(), "2ms") != NULL));
@@ -138,18 +128,18 @@ static void waits_end(cf_t *cf)
     CF_IS(cf, kvcl_signal_wait(mem.mine, 8, 5, 0), KVCL_ERR_WAIT_TIMEOUT);
     CF_CHECK(cf, kvcl_now_ns() - began < 20 * KVCL_NS_PER_SEC); /* KVCL_TIMEOUT is 30 s */
     cf_fence(cf);
-    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 2, out, 4, NULL, &s));
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 2, out, 4, NULL, &s));
     CF_OK(cf, kvcl_req_wait(r[0], KVCL_WAIT_FOREVER));
     CF_OK(cf, kvcl_req_wait_all(&s, 1, KVCL_WAIT_DEFAULT));
     params.timeout_ns = 2 * KVCL_NS_PER_MS; /* a wait for ever ends with the operation's own deadline */
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 4, &params, &r[0]));
     CF_IS(cf, kvcl_req_wait(r[0], KVCL_WAIT_FOREVER), KVCL_ERR_TIMED_OUT);
     r[0]              = NULL;
     params.timeout_ns = KVCL_WAIT_FOREVER; /* so no operation may lack a deadline */
-    CF_IS(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]), KVCL_ERR_INVALID_PARAM);
+    CF_IS(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 4, &params, &r[0]), KVCL_ERR_INVALID_PARAM);
     CF_CHECK(cf, (r[0] == NULL) && (strstr(kvcl_last_error(), "KVCL_WAIT_FOREVER") != NULL));
     params.timeout_ns = KVCL_WAIT_DEFAULT;
-    CF_OK(cf, kvcl_recv_bytes(cf->world, next_rank(cf), 0xdead, in, 4, &params, &r[0]));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_after(cf), 0xdead, in, 4, &params, &r[0]));
     kvcl_req_cancel(r[0]);
     CF_IS(cf, cf_end(cf, r[0]), KVCL_ERR_CANCELED);
     cf_mem_end(cf, &mem);
@@ -259,8 +249,8 @@ static void callbacks(cf_t *cf)
             kvcl_req_h *req_p = (i & 1) ? &req : NULL;
             size_t     size   = (i & 2) ? len : 64;
             posting = 1;
-            CF_OK(cf, (i & 4) ? kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, size, &params, req_p)
-                              : kvcl_put_bytes(mem.of[next_rank(cf)], 0, buf, size, &params, req_p));
+            CF_OK(cf, (i & 4) ? kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, size, &params, req_p)
+                              : kvcl_put_bytes(mem.of[cf_after(cf)], 0, buf, size, &params, req_p));
             posting = 0;
             ++n;
             if (req_p != NULL) {
@@ -272,8 +262,8 @@ static void callbacks(cf_t *cf)
         cf_mem_end(cf, &mem);
     }
     posting = 1;
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 2, in, 8, &params, NULL));
-    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 2, "message", 8, &params, NULL));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 2, in, 8, &params, NULL));
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 2, "message", 8, &params, NULL));
     posting = 0;
     wait_count(cf, &seen, n += 2);
     CF_CHECK(cf, strcmp(in, "message") == 0);
@@ -314,7 +304,7 @@ static void next_link(void *arg, kvcl_status_t status)
 static void callbacks_that_post(cf_t *cf)
 {
     cf_mem_t mem   = cf_mem(cf, 64, (cf_same(cf) & 1) != 0, KVCL_READ);
-    chain_t  chain = {.cf = cf, .from = mem.of[next_rank(cf)], .left = 300};
+    chain_t  chain = {.cf = cf, .from = mem.of[cf_after(cf)], .left = 300};
     uint64_t until = kvcl_deadline_after(WAIT_NS);
 
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -344,7 +334,7 @@ static void *post_small(void *arg)
 static void callback_beside_a_waiter(cf_t *cf)
 {
     cf_mem_t   mem   = cf_mem(cf, 64, true, KVCL_READ);
-    chain_t    chain = {.cf = cf, .from = mem.of[next_rank(cf)], .left = 1};
+    chain_t    chain = {.cf = cf, .from = mem.of[cf_after(cf)], .left = 1};
     kvcl_req_h req;
     uint64_t   until;
     waiter_t   waiter = {cf, recv_never(cf, 2 * WAIT_NS, NULL, NULL), KVCL_ERR_CANCELED, 0};
@@ -396,24 +386,24 @@ static void descriptor(cf_t *cf)
     CF_CHECK(cf, (fd == again) && (fd >= 0));
     (void)readable(fd, 0);
     for (i = 0; i < ROUNDS; ++i) {
-        CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, (i % 2) ? 70000 : 8, NULL, &req));
+        CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, (i % 2) ? 70000 : 8, NULL, &req));
         CF_CHECK(cf, readable(fd, WAIT_MS) == 1);
         status = kvcl_req_test(req);
         CF_OK(cf, status);
     }
     cf_fence(cf);
     CF_CHECK(cf, readable(fd, 0) == 0);
-    CF_OK(cf, kvcl_recv_bytes(cf->world, last_rank(cf), 4, in, 8, NULL, &req));
+    CF_OK(cf, kvcl_recv_bytes(cf->world, cf_before(cf), 4, in, 8, NULL, &req));
     CF_CHECK(cf, readable(fd, 2) == 0);
     cf_fence(cf);
-    CF_OK(cf, kvcl_send_bytes(cf->world, next_rank(cf), 4, "told", 5, NULL, &s));
+    CF_OK(cf, kvcl_send_bytes(cf->world, cf_after(cf), 4, "told", 5, NULL, &s));
     for (i = 0; i < 2; i += (int)readable(fd, WAIT_MS)) {
     }
     CF_OK(cf, kvcl_req_test(req));
     CF_OK(cf, kvcl_req_test(s));
     params.cb     = on_end; /* one with a callback makes it readable as well */
     params.cb_arg = &seen;
-    CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, 8, &params, &req));
+    CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, 8, &params, &req));
     CF_CHECK(cf, readable(fd, WAIT_MS) == 1);
     CF_OK(cf, cf_end(cf, req));
     wait_count(cf, &seen, 1);

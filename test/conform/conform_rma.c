@@ -8,16 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 static kvcl_status_t get(cf_t *cf, int rank, kvcl_cache_h cache, kvcl_sel_t remote, kvcl_sel_t local,
                          const kvcl_xfer_params_t *params)
 {
@@ -50,7 +40,7 @@ static void one_size(cf_t *cf, uint32_t size, bool ours)
 {
     static const uint32_t src[] = {0, 1}, dst[] = {4, 3}, far[] = {6, 7};
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(8, size);
-    uint64_t      seed = cf_same(cf) + size, mine = seed + (uint64_t)cf->rank, next = seed + (uint64_t)next_rank(cf);
+    uint64_t      seed = cf_same(cf) + size, mine = seed + (uint64_t)cf->rank, next = seed + (uint64_t)cf_after(cf);
     cf_cache_t    cache;
     char          name[32];
 
@@ -58,12 +48,12 @@ static void one_size(cf_t *cf, uint32_t size, bool ours)
     cache = cf_cache(cf, name, &layout, ours);
     cf_fill(cf, cache.h, mine);
     cf_fence(cf);
-    CF_OK(cf, get(cf, next_rank(cf), cache.h, cf_sel(src, 2), cf_sel(dst, 2), NULL));
+    CF_OK(cf, get(cf, cf_after(cf), cache.h, cf_sel(src, 2), cf_sel(dst, 2), NULL));
     cf_block_is(cf, cache.h, 4, next, 0);
     cf_block_is(cf, cache.h, 3, next, 1);
     cf_block_is(cf, cache.h, 2, mine, 2);
     cf_block_is(cf, cache.h, 5, mine, 5);
-    CF_OK(cf, put(cf, next_rank(cf), cache.h, cf_sel(dst, 2), cf_sel(far, 2), NULL));
+    CF_OK(cf, put(cf, cf_after(cf), cache.h, cf_sel(dst, 2), cf_sel(far, 2), NULL));
     cf_fence(cf);
     cf_block_is(cf, cache.h, 6, mine, 0); /* the last rank got this rank's blocks and put them back */
     cf_block_is(cf, cache.h, 7, mine, 1);
@@ -95,11 +85,11 @@ static void nothing_at_all(cf_t *cf)
         cf_cache_t cache  = cf_cache(cf, ours ? "a" : "b", &layout, ours);
         cf_mem_t   mem    = cf_mem(cf, 64, ours, KVCL_READ_WRITE);
         kvcl_req_h req;
-        CF_OK(cf, get(cf, next_rank(cf), cache.h, none, none, NULL));
-        CF_OK(cf, put(cf, next_rank(cf), cache.h, none, none, NULL));
-        CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 64, NULL, 0, NULL, &req));
+        CF_OK(cf, get(cf, cf_after(cf), cache.h, none, none, NULL));
+        CF_OK(cf, put(cf, cf_after(cf), cache.h, none, none, NULL));
+        CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 64, NULL, 0, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
-        CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], 0, NULL, 0, NULL, &req));
+        CF_OK(cf, kvcl_put_bytes(mem.of[cf_after(cf)], 0, NULL, 0, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
         cf_mem_end(cf, &mem);
         cf_cache_end(&cache);
@@ -138,19 +128,19 @@ static void sizes_of_bytes(cf_t *cf)
         for (i = 0; i <= N_SIZES; ++i) {
             n = (i < N_SIZES) ? sizes[i] : len;
             memset(buf, 0xee, len);
-            CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, buf, n, NULL, &req));
+            CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, n, NULL, &req));
             CF_OK(cf, cf_end(cf, req));
-            CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)next_rank(cf), 0, buf, n));
+            CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)cf_after(cf), 0, buf, n));
             CF_CHECK(cf, (n == len) || (buf[n] == (char)0xee));
         }
         cf_fence(cf);
         for (i = 0; i <= N_SIZES; ++i) { /* at the end of the region */
             n = (i < N_SIZES) ? sizes[i] : len;
             cf_bytes(seed + n + (uint64_t)cf->rank, 1, buf, n);
-            CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], len - n, buf, n, NULL, &req));
+            CF_OK(cf, kvcl_put_bytes(mem.of[cf_after(cf)], len - n, buf, n, NULL, &req));
             CF_OK(cf, cf_end(cf, req));
             cf_fence(cf);
-            CF_CHECK(cf, cf_bytes_are(seed + n + (uint64_t)last_rank(cf), 1, mem.addr + (len - n), n));
+            CF_CHECK(cf, cf_bytes_are(seed + n + (uint64_t)cf_before(cf), 1, mem.addr + (len - n), n));
             cf_fence(cf);
         }
         cf_mem_end(cf, &mem);
@@ -204,13 +194,13 @@ static void layout_pair(cf_t *cf, cf_cache_t *theirs, unsigned j, cf_cache_t *he
     snprintf(name, sizeof(name), "from%u", j);
     params.remote_cache = name;
     params.status       = status;
-    CF_OK(cf, get(cf, next_rank(cf), here->h, cf_sel(src, 4), cf_sel(dst, 4), &params));
+    CF_OK(cf, get(cf, cf_after(cf), here->h, cf_sel(src, 4), cf_sel(dst, 4), &params));
     for (i = 0; i < 4; ++i) {
         CF_CHECK(cf, status[i] == KVCL_OK);
-        cf_block_is(cf, here->h, dst[i], seed + j + (uint64_t)next_rank(cf), src[i]);
+        cf_block_is(cf, here->h, dst[i], seed + j + (uint64_t)cf_after(cf), src[i]);
     }
     snprintf(name, sizeof(name), "to%u", j);
-    CF_OK(cf, put(cf, next_rank(cf), here->h, cf_sel(dst, 4), cf_sel(src, 4), &params));
+    CF_OK(cf, put(cf, cf_after(cf), here->h, cf_sel(dst, 4), cf_sel(src, 4), &params));
 }
 
 static void all_layouts(cf_t *cf)
@@ -269,8 +259,8 @@ static void slices(cf_t *cf)
     cf_fill(cf, mine.h, seed + 100);
     cf_fence(cf);
     params.remote_cache = "theirs";
-    CF_OK(cf, get(cf, next_rank(cf), mine.h, remote, local, &params));
-    cf_bytes(seed + (uint64_t)next_rank(cf), 9, want, len);
+    CF_OK(cf, get(cf, cf_after(cf), mine.h, remote, local, &params));
+    cf_bytes(seed + (uint64_t)cf_after(cf), 9, want, len);
     cf_bytes(seed + 100, 0, before, len);
     CF_OK(cf, kvcl_cache_read_block(mine.h, 0, got, len));
     for (l = 0; l < 3; ++l) {
@@ -313,12 +303,12 @@ static void refused_by_the_peer(cf_t *cf)
     cf_fence(cf);
     for (round = 0; round < 2; ++round) { /* the second time the description is known */
         params.remote_cache = "nobody has it";
-        CF_IS(cf, get(cf, next_rank(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
+        CF_IS(cf, get(cf, cf_after(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
         CF_CHECK(cf, (status[0] == KVCL_ERR_NOT_REGISTERED) && (status[1] == KVCL_ERR_NOT_REGISTERED));
-        CF_IS(cf, put(cf, next_rank(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
+        CF_IS(cf, put(cf, cf_after(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
         params.remote_cache = "big";
-        CF_IS(cf, get(cf, next_rank(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_BAD_LAYOUT);
-        CF_IS(cf, put(cf, next_rank(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_BAD_LAYOUT);
+        CF_IS(cf, get(cf, cf_after(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_BAD_LAYOUT);
+        CF_IS(cf, put(cf, cf_after(cf), cache.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_BAD_LAYOUT);
         if (cf->rank == 0) {
             params.remote_cache = NULL;
             CF_IS(cf, get(cf, 1, more.h, cf_sel(far, 2), cf_sel(two, 2), &params), KVCL_ERR_OUT_OF_RANGE);
@@ -350,15 +340,15 @@ static void caches_come_and_go(cf_t *cf)
         cache = cf_cache(cf, "first", &layout, (kind & 1) != 0);
         cf_fill(cf, cache.h, seed + (uint64_t)kind + (uint64_t)cf->rank);
         cf_fence(cf);
-        CF_OK(cf, get(cf, next_rank(cf), here.h, cf_sel(two, 2), cf_sel(two, 2), &params));
-        cf_block_is(cf, here.h, 1, seed + (uint64_t)kind + (uint64_t)next_rank(cf), 1);
+        CF_OK(cf, get(cf, cf_after(cf), here.h, cf_sel(two, 2), cf_sel(two, 2), &params));
+        cf_block_is(cf, here.h, 1, seed + (uint64_t)kind + (uint64_t)cf_after(cf), 1);
         cf_fence(cf);
         cf_cache_end(&cache);
         cache = cf_cache(cf, "second", &layout, (kind & 2) != 0);
         cf_fill(cf, cache.h, ~seed);
         cf_fence(cf);
-        CF_IS(cf, get(cf, next_rank(cf), here.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
-        CF_IS(cf, put(cf, next_rank(cf), here.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
+        CF_IS(cf, get(cf, cf_after(cf), here.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
+        CF_IS(cf, put(cf, cf_after(cf), here.h, cf_sel(two, 2), cf_sel(two, 2), &params), KVCL_ERR_NOT_REGISTERED);
         cf_fence(cf);
         cf_block_is(cf, cache.h, 0, ~seed, 0);
         cf_fence(cf);
@@ -375,14 +365,14 @@ static void rights(cf_t *cf)
 
     for (kind = 0; kind < 2; ++kind) {
         cf_mem_t r = cf_mem(cf, 64, kind == 0, KVCL_READ), w = cf_mem(cf, 64, kind == 0, KVCL_WRITE);
-        CF_OK(cf, kvcl_get_bytes(r.of[next_rank(cf)], 0, buf, 64, NULL, &req));
+        CF_OK(cf, kvcl_get_bytes(r.of[cf_after(cf)], 0, buf, 64, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
-        CF_OK(cf, kvcl_put_bytes(w.of[next_rank(cf)], 0, buf, 64, NULL, &req));
+        CF_OK(cf, kvcl_put_bytes(w.of[cf_after(cf)], 0, buf, 64, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
-        CF_IS(cf, kvcl_put_bytes(r.of[next_rank(cf)], 0, buf, 64, NULL, &req), KVCL_ERR_ACCESS);
-        CF_IS(cf, kvcl_get_bytes(w.of[next_rank(cf)], 0, buf, 64, NULL, &req), KVCL_ERR_ACCESS);
-        CF_IS(cf, kvcl_get_bytes(r.of[next_rank(cf)], 1, buf, 64, NULL, &req), KVCL_ERR_OUT_OF_RANGE);
-        CF_IS(cf, kvcl_get_bytes(r.of[next_rank(cf)], UINT64_MAX, buf, 64, NULL, &req), KVCL_ERR_OUT_OF_RANGE);
+        CF_IS(cf, kvcl_put_bytes(r.of[cf_after(cf)], 0, buf, 64, NULL, &req), KVCL_ERR_ACCESS);
+        CF_IS(cf, kvcl_get_bytes(w.of[cf_after(cf)], 0, buf, 64, NULL, &req), KVCL_ERR_ACCESS);
+        CF_IS(cf, kvcl_get_bytes(r.of[cf_after(cf)], 1, buf, 64, NULL, &req), KVCL_ERR_OUT_OF_RANGE);
+        CF_IS(cf, kvcl_get_bytes(r.of[cf_after(cf)], UINT64_MAX, buf, 64, NULL, &req), KVCL_ERR_OUT_OF_RANGE);
         cf_mem_end(cf, &r);
         cf_mem_end(cf, &w);
     }
@@ -402,7 +392,7 @@ static void revoke_before(cf_t *cf)
     for (kind = 0; kind < 4; ++kind) {
         cf_mem_t mem = cf_mem(cf, (size_t)BIG, (kind & 1) != 0, KVCL_READ_WRITE);
         if (kind & 2) { /* used before: the description is already open */
-            CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, one, 8, NULL, &req));
+            CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, one, 8, NULL, &req));
             CF_OK(cf, cf_end(cf, req));
         }
         cf_fence(cf);
@@ -410,9 +400,9 @@ static void revoke_before(cf_t *cf)
         memset(mem.addr, 0x11, (size_t)BIG);
         cf_fence(cf);
         for (i = 8; i <= (size_t)BIG; i *= 131072) {
-            CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, big, i, NULL, &req));
+            CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, big, i, NULL, &req));
             CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
-            CF_OK(cf, kvcl_put_bytes(mem.of[next_rank(cf)], 0, big, i, NULL, &req));
+            CF_OK(cf, kvcl_put_bytes(mem.of[cf_after(cf)], 0, big, i, NULL, &req));
             CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
         }
         cf_fence(cf);
@@ -423,12 +413,12 @@ static void revoke_before(cf_t *cf)
         CF_OK(cf, kvcl_mem_export(mem.mine, KVCL_READ, desc, &len));
         cf_give(cf, desc, len);
         cf_fence(cf);
-        blob = cf_blob(cf, next_rank(cf), &len);
-        CF_OK(cf, kvcl_rmem_import(cf->world, next_rank(cf), blob, len, &again));
+        blob = cf_blob(cf, cf_after(cf), &len);
+        CF_OK(cf, kvcl_rmem_import(cf->world, cf_after(cf), blob, len, &again));
         CF_OK(cf, kvcl_get_bytes(again, 0, one, 8, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
         CF_CHECK(cf, one[0] == 0x11);
-        CF_OK(cf, kvcl_get_bytes(mem.of[next_rank(cf)], 0, one, 8, NULL, &req));
+        CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, one, 8, NULL, &req));
         CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
         kvcl_rmem_free(again);
         cf_mem_end(cf, &mem);
@@ -453,8 +443,8 @@ static void a_file(cf_t *cf)
     CF_OK(cf, kvcl_mem_export(mem, KVCL_READ_WRITE, desc, &len));
     cf_give(cf, desc, len);
     cf_fence(cf);
-    blob = cf_blob(cf, next_rank(cf), &len);
-    CF_OK(cf, kvcl_rmem_import(cf->world, next_rank(cf), blob, len, &rmem));
+    blob = cf_blob(cf, cf_after(cf), &len);
+    CF_OK(cf, kvcl_rmem_import(cf->world, cf_after(cf), blob, len, &rmem));
     CF_OK(cf, kvcl_get_bytes(rmem, 0, buf, sizeof(buf), NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     CF_CHECK(cf, memcmp(buf, "page two", 8) == 0);
@@ -502,18 +492,18 @@ static void by_table(cf_t *cf, uint32_t size, uint32_t n, bool native)
     cf_fill(cf, cache.h, seed + (uint64_t)cf->rank);
     before = served_bytes(cf);
     cf_fence(cf);
-    CF_OK(cf, get(cf, next_rank(cf), cache.h, cf_sel(odd, n), cf_sel(even, n), NULL));
+    CF_OK(cf, get(cf, cf_after(cf), cache.h, cf_sel(odd, n), cf_sel(even, n), NULL));
     cf_fence(cf);
     for (i = 0; i < n; ++i) {
-        cf_block_is(cf, cache.h, even[i], seed + (uint64_t)next_rank(cf), odd[i]);
+        cf_block_is(cf, cache.h, even[i], seed + (uint64_t)cf_after(cf), odd[i]);
     }
     CF_CHECK(cf, !cf->native || serves(cf, before, native ? 0 : (uint64_t)n * size));
     before = served_bytes(cf);
     cf_fence(cf);
-    CF_OK(cf, put(cf, next_rank(cf), cache.h, cf_sel(odd, n), cf_sel(even, n), NULL));
+    CF_OK(cf, put(cf, cf_after(cf), cache.h, cf_sel(odd, n), cf_sel(even, n), NULL));
     cf_fence(cf);
     for (i = 0; i < n; ++i) {
-        cf_block_is(cf, cache.h, even[i], seed + (uint64_t)last_rank(cf), odd[i]);
+        cf_block_is(cf, cache.h, even[i], seed + (uint64_t)cf_before(cf), odd[i]);
     }
     if (cf->native) { /* a few bytes travel with the message */
         CF_CHECK(cf, serves(cf, before, (native || ((uint64_t)n * size <= 8192)) ? 0 : (uint64_t)n * size));

@@ -9,16 +9,6 @@
 
 enum { SLOT = 4096, SLOTS_MAX = 2048, FEW = 7, FAR_BYTES = SLOT * SLOTS_MAX };
 
-static int next_rank(const cf_t *cf)
-{
-    return (cf->rank + 1) % cf->size;
-}
-
-static int last_rank(const cf_t *cf)
-{
-    return (cf->rank + cf->size - 1) % cf->size;
-}
-
 /* One list: slots of both sides in random order, each piece in its pair of slots, of any length that a slot holds; some
  * fill a slot, and some continue in the next pair, so that neighbours touch. */
 typedef struct list {
@@ -117,11 +107,11 @@ static void one_get(cf_t *cf, scene_t *s, uint64_t seed, size_t n, bool equal, b
     point(&list, registered ? kvcl_mem_addr(s->local.mine) : s->plain);
     memset(here, 0x5a, FAR_BYTES);
     memset(s->want, 0x5a, FAR_BYTES);
-    cf_bytes(seed + 100 + (uint64_t)next_rank(cf), 0, s->theirs, FAR_BYTES);
+    cf_bytes(seed + 100 + (uint64_t)cf_after(cf), 0, s->theirs, FAR_BYTES);
     cf_bytes(seed + 100 + (uint64_t)cf->rank, 0, s->far.addr, FAR_BYTES);
     apply(&list, s->want, s->theirs, false);
     cf_fence(cf);
-    CF_OK(cf, kvcl_get_vec(s->far.of[next_rank(cf)], list.v, n, registered ? s->local.mine : NULL, NULL, &req));
+    CF_OK(cf, kvcl_get_vec(s->far.of[cf_after(cf)], list.v, n, registered ? s->local.mine : NULL, NULL, &req));
     memset(list.v, 0, sizeof(list.v)); /* the caller's again */
     CF_OK(cf, cf_end(cf, req));
     CF_CHECK(cf, memcmp(here, s->want, FAR_BYTES) == 0);
@@ -139,12 +129,12 @@ static void one_put(cf_t *cf, scene_t *s, uint64_t seed, size_t n, bool equal, b
     point(&list, registered ? kvcl_mem_addr(s->local.mine) : s->plain);
     cf_bytes(seed + 200 + (uint64_t)cf->rank, 0, here, FAR_BYTES);
     cf_fence(cf);
-    CF_OK(cf, kvcl_put_vec(s->far.of[next_rank(cf)], list.v, n, registered ? s->local.mine : NULL, NULL, &req));
+    CF_OK(cf, kvcl_put_vec(s->far.of[cf_after(cf)], list.v, n, registered ? s->local.mine : NULL, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     cf_fence(cf);
     memset(s->want, 0xa5, FAR_BYTES);
-    make_list(seed + (uint64_t)last_rank(cf), n, equal, &list);
-    cf_bytes(seed + 200 + (uint64_t)last_rank(cf), 0, s->theirs, FAR_BYTES);
+    make_list(seed + (uint64_t)cf_before(cf), n, equal, &list);
+    cf_bytes(seed + 200 + (uint64_t)cf_before(cf), 0, s->theirs, FAR_BYTES);
     apply(&list, s->theirs, s->want, true);
     CF_CHECK(cf, memcmp(s->far.addr, s->want, FAR_BYTES) == 0);
     cf_fence(cf);
@@ -188,12 +178,12 @@ static void pieces_of_one_byte(cf_t *cf)
     size_t     i;
 
     cf_bytes(seed + (uint64_t)cf->rank, 0, mem.addr, 2 * N);
-    cf_bytes(seed + (uint64_t)next_rank(cf), 0, theirs, 2 * N);
+    cf_bytes(seed + (uint64_t)cf_after(cf), 0, theirs, 2 * N);
     for (i = 0; i < N; ++i) {
         v[i] = (kvcl_vec_t){2 * i, here + (N - 1 - i), 1};
     }
     cf_fence(cf);
-    CF_OK(cf, kvcl_get_vec(mem.of[next_rank(cf)], v, N, NULL, NULL, &req));
+    CF_OK(cf, kvcl_get_vec(mem.of[cf_after(cf)], v, N, NULL, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     for (i = 0; i < N; ++i) {
         CF_CHECK(cf, here[N - 1 - i] == theirs[2 * i]);
@@ -202,7 +192,7 @@ static void pieces_of_one_byte(cf_t *cf)
     for (i = 0; i < N; ++i) {
         here[N - 1 - i] = (char)(theirs[2 * i] + 1);
     }
-    CF_OK(cf, kvcl_put_vec(mem.of[next_rank(cf)], v, N, NULL, NULL, &req));
+    CF_OK(cf, kvcl_put_vec(mem.of[cf_after(cf)], v, N, NULL, NULL, &req));
     CF_OK(cf, cf_end(cf, req));
     cf_fence(cf);
     cf_bytes(seed + (uint64_t)cf->rank, 0, theirs, 2 * N);
@@ -230,19 +220,19 @@ static void edges(cf_t *cf)
         uint64_t seed     = cf_same(cf) + kind;
         cf_mem_t mem      = cf_mem(cf, WORD, kind == 0, KVCL_READ_WRITE);
         cf_mem_t counters = cf_mem(cf, 8, kind == 0, KVCL_READ_WRITE);
-        CF_OK(cf, kvcl_get_vec(mem.of[next_rank(cf)], NULL, 0, NULL, NULL, &req));
+        CF_OK(cf, kvcl_get_vec(mem.of[cf_after(cf)], NULL, 0, NULL, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
-        CF_OK(cf, kvcl_put_vec(mem.of[next_rank(cf)], v, 0, NULL, NULL, &req));
+        CF_OK(cf, kvcl_put_vec(mem.of[cf_after(cf)], v, 0, NULL, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
         cf_bytes(seed + (uint64_t)cf->rank, 0, buf, sizeof(buf));
         for (i = 0; i < N; ++i) {
             v[i] = (kvcl_vec_t){(i * LEN) + 8, buf + (i * LEN), LEN};
         }
-        params.signal_mem = counters.of[next_rank(cf)];
+        params.signal_mem = counters.of[cf_after(cf)];
         params.signal_add = 3;
-        CF_OK(cf, kvcl_put_vec(mem.of[next_rank(cf)], v, N, NULL, &params, &req));
+        CF_OK(cf, kvcl_put_vec(mem.of[cf_after(cf)], v, N, NULL, &params, &req));
         CF_OK(cf, kvcl_signal_wait(counters.mine, 0, 3, UINT64_C(20000000000)));
-        CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)last_rank(cf), 0, mem.addr + 8, sizeof(buf)));
+        CF_CHECK(cf, cf_bytes_are(seed + (uint64_t)cf_before(cf), 0, mem.addr + 8, sizeof(buf)));
         CF_OK(cf, cf_end(cf, req));
         cf_mem_end(cf, &mem);
         cf_mem_end(cf, &counters);
@@ -263,17 +253,17 @@ static void revoked(cf_t *cf)
         cf_mem_t mem = cf_mem(cf, LEN, (kind & 1) != 0, KVCL_READ_WRITE);
         v[0].len = v[1].len = (kind & 2) ? LEN / 4 : 100;
         if (kind & 2) {
-            CF_OK(cf, kvcl_get_vec(mem.of[next_rank(cf)], v, 2, NULL, NULL, &req));
+            CF_OK(cf, kvcl_get_vec(mem.of[cf_after(cf)], v, 2, NULL, NULL, &req));
             CF_OK(cf, cf_end(cf, req));
         }
         cf_fence(cf);
         CF_OK(cf, kvcl_mem_revoke(mem.mine));
         memset(mem.addr, 0x11, LEN);
         cf_fence(cf);
-        CF_OK(cf, kvcl_get_vec(mem.of[next_rank(cf)], v, 2, NULL, NULL, &req));
+        CF_OK(cf, kvcl_get_vec(mem.of[cf_after(cf)], v, 2, NULL, NULL, &req));
         CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
         CF_CHECK(cf, strstr(kvcl_last_error(), "kvcl_get_vec") != NULL);
-        CF_OK(cf, kvcl_put_vec(mem.of[next_rank(cf)], v, 2, NULL, NULL, &req));
+        CF_OK(cf, kvcl_put_vec(mem.of[cf_after(cf)], v, 2, NULL, NULL, &req));
         CF_IS(cf, cf_end(cf, req), KVCL_ERR_ACCESS);
         CF_CHECK(cf, strstr(kvcl_last_error(), "kvcl_put_vec") != NULL);
         cf_fence(cf);
