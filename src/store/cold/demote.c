@@ -187,7 +187,8 @@ static void write_some(victim_t *victims, unsigned n, written_t *written, unsign
         }
     }
     kvcl_tier_append_all(cold->tier, written->blocks, (unsigned)(block - written->blocks), is_still_there, how_p);
-    while (block-- != written->blocks) {
+    while (block > written->blocks) {
+        --block;
         i = (unsigned)((victim_t *)block->arg - victims);
         k = first + i;
         if ((block->status == KVCL_OK) && (written->at[k].len != 0) && (written->at[k].len != bytes)) {
