@@ -16,7 +16,6 @@
 #include "kv/flat.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { DRAIN_MAX = 64 };
 

@@ -11,10 +11,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "xfer/describe.h"
-#include "kv/flat.h"
 #include "xfer/params.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

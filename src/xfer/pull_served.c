@@ -104,8 +104,7 @@ static kvcl_status_t query_owner(kvcl_pull_t *pull)
     if ((pull->gens != NULL) || (pull->far != NULL)) {
         list = list_of(pull, len);
         if (list == NULL) {
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a list of %llu blocks",
-                             (unsigned long long)out.n_blocks);
+            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the blocks of a transfer");
         }
         payload = list;
     }

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "mem/rmem.h"
 #include "xfer/direct.h"
-#include "kv/flat.h"
 #include "xfer/params.h"
 #include "xfer/prepare.h"
 
