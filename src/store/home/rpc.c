@@ -336,8 +336,9 @@ static kvcl_status_t fill(kvcl_rpc_t *rpc, size_t room, const char *items, size_
     status = kvcl_dir_pack_begin(&pack, rpc->payload, room, (kvcl_dir_msg_type_t)rpc->kind,
                                  kvcl_store_shards(rpc->store)->view, 0);
     for (i = 0; (i < rpc->n) && (status == KVCL_OK); ++i) {
-        const kvcl_store_rec_t *rec = (const void *)(items + ((size_t)rpc->order[i] * stride));
-        status = kvcl_dir_pack_add(&pack, &rec->key, (rpc->kind == KVCL_RPC_LOOKUP) ? NULL : &rec->loc);
+        const void *item = items + ((size_t)rpc->order[i] * stride); /* keys of a lookup may lie at any address */
+        status = kvcl_dir_pack_add(&pack, item, (rpc->kind == KVCL_RPC_LOOKUP)
+                                                    ? NULL : &((const kvcl_store_rec_t *)item)->loc);
     }
     rpc->len = kvcl_dir_pack_end(&pack);
     return status;

@@ -58,20 +58,23 @@ kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per
 /* Which homes of an item receive it. */
 typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
 
-/* Writes the item's homes: one, or up to two; a record has two if its flags or the store say so. */
+/* Writes the item's homes: one, or up to two; a record has two if its flags or the store say so. A caller's keys may lie
+ * at any address, so only records are read as records. */
 static inline void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to,
                             uint32_t *homes)
 {
-    const kvcl_store_rec_t *rec = item; /* begins with its key */
-    bool                   two  = store->replicas > 1;
+    const kvcl_key_t *key = item; /* a record begins with its key */
+    bool             two  = store->replicas > 1;
 
     if (to == TO_ONE) {
-        homes[0] = kvcl_store_home(store, map, &rec->key);
+        homes[0] = kvcl_store_home(store, map, key);
         return;
     }
-    two      = (to == TO_ALL_OF_RECORD) ? kvcl_store_two_homes(store, rec->loc.flags) : two;
-    homes[0] = kvcl_shard_home(map, &rec->key);
-    homes[1] = two ? kvcl_shard_backup(map, &rec->key) : KVCL_SHARD_NO_RANK;
+    if (to == TO_ALL_OF_RECORD) {
+        two = kvcl_store_two_homes(store, ((const kvcl_store_rec_t *)item)->loc.flags);
+    }
+    homes[0] = kvcl_shard_home(map, key);
+    homes[1] = two ? kvcl_shard_backup(map, key) : KVCL_SHARD_NO_RANK;
 }
 
 /* skip, with TO_ONE only: items whose byte is not 0 are left out. */
