@@ -45,14 +45,17 @@ typedef struct scene {
     char       *buf;
 } scene_t;
 
-static const uint32_t all_ids[BLOCKS] = {0, 1, 2, 3, 4, 5, 6, 7};
+/* Blocks that only their own rank takes, and blocks for the others: transfers in a ring never share one. */
+enum { HALF = BLOCKS / 2 };
+static const uint32_t own_ids[HALF] = {0, 1, 2, 3}, far_ids[HALF] = {4, 5, 6, 7};
 
 /* Operation `kind` with the next rank, of len bytes or of that many blocks' bytes; with a note. */
 static kvcl_req_h post(cf_t *cf, scene_t *s, unsigned kind, size_t len, const char *text)
 {
     kvcl_xfer_params_t params = with_note(text);
     kvcl_vec_t         v[2]   = {{0, s->buf, len / 2}, {len / 2, s->buf + (len / 2), len - (len / 2)}};
-    kvcl_sel_t         sel    = cf_sel(all_ids, (len > 1000) ? BLOCKS : 1);
+    kvcl_sel_t         own    = cf_sel(own_ids, (len > 1000) ? HALF : 1);
+    kvcl_sel_t         far    = cf_sel(far_ids, (len > 1000) ? HALF : 1);
     int                to     = cf_after(cf);
     kvcl_req_h         req;
 
@@ -64,7 +67,7 @@ static kvcl_req_h post(cf_t *cf, scene_t *s, unsigned kind, size_t len, const ch
         CF_OK(cf, kvcl_put_vec(s->mem.of[to], v, 2, NULL, &params, &req));
         break;
     case 2:
-        CF_OK(cf, kvcl_put(cf->world, to, s->cache.h, &sel, &sel, &params, &req));
+        CF_OK(cf, kvcl_put(cf->world, to, s->cache.h, &own, &far, &params, &req));
         break;
     case 3:
         CF_OK(cf, kvcl_get_bytes(s->mem.of[to], 0, s->buf, len, &params, &req));
@@ -73,7 +76,7 @@ static kvcl_req_h post(cf_t *cf, scene_t *s, unsigned kind, size_t len, const ch
         CF_OK(cf, kvcl_get_vec(s->mem.of[to], v, 2, NULL, &params, &req));
         break;
     case 5:
-        CF_OK(cf, kvcl_get(cf->world, to, s->cache.h, &sel, &sel, &params, &req));
+        CF_OK(cf, kvcl_get(cf->world, to, s->cache.h, &far, &own, &params, &req));
         break;
     default:
         CF_OK(cf, kvcl_notify(cf->world, to, text, strlen(text), NULL, &req));

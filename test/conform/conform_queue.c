@@ -311,7 +311,7 @@ static void *drainer(void *arg)
 typedef struct poster {
     crowd_t *crowd;
     size_t  first;
-    char    buf[SMALL];
+    char    buf[EACH][SMALL];
 } poster_t;
 
 static void *post_many(void *arg)
@@ -323,7 +323,8 @@ static void *post_many(void *arg)
 
     for (i = poster->first; i < poster->first + EACH; ++i) {
         params = to(crowd->queue, i);
-        CF_OK(crowd->cf, kvcl_get_bytes(crowd->mem->of[cf_after(crowd->cf)], 0, poster->buf, SMALL, &params, NULL));
+        CF_OK(crowd->cf, kvcl_get_bytes(crowd->mem->of[cf_after(crowd->cf)], 0, poster->buf[i - poster->first], SMALL,
+                                        &params, NULL));
     }
     return NULL;
 }
