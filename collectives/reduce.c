@@ -28,13 +28,14 @@ static inline uint32_t bits_of(float x)
     return bits;
 }
 
-/* The exponent is rebased by a multiplication, which is exact for subnormal numbers too. */
+/* The exponent is rebased by a multiplication, which is exact for subnormal numbers too. Comparisons are of integers:
+ * those of floats may trap, and are not made vectors. */
 static inline float f16_in(uint16_t h)
 {
-    float    x    = float_of((uint32_t)(h & 0x7fff) << 13) * 0x1p112f;
-    uint32_t bits = bits_of(x) | ((x >= 65536.0f) ? UINT32_C(0x7f800000) : 0); /* infinity or NaN */
+    const uint32_t large = (uint32_t)0 - ((h & 0x7fff) >= 0x7c00); /* infinity or NaN */
+    const float    x     = float_of((uint32_t)(h & 0x7fff) << 13) * 0x1p112f;
 
-    return float_of(bits | ((uint32_t)(h & 0x8000) << 16));
+    return float_of(bits_of(x) | (large & UINT32_C(0x7f800000)) | ((uint32_t)(h & 0x8000) << 16));
 }
 
 /* Three cases: too large or NaN; subnormal, which an addition rounds; the others, rounded by integers. */
@@ -43,12 +44,13 @@ static inline uint16_t f16_out(float x)
     const uint32_t half  = UINT32_C(126) << 23; /* 0.5: its last bit is that of a subnormal f16 */
     const uint32_t sign  = bits_of(x) & UINT32_C(0x80000000);
     const uint32_t bits  = bits_of(x) ^ sign;
-    const uint32_t large = (bits > UINT32_C(0x7f800000)) ? 0x7e00 : 0x7c00;
+    const uint32_t large = 0x7c00 | ((uint32_t)(bits > UINT32_C(0x7f800000)) << 9);
     const uint32_t small = bits_of(float_of(bits) + float_of(half)) - half;
     const uint32_t other = (bits - (UINT32_C(112) << 23) + 0xfff + ((bits >> 13) & 1)) >> 13;
-    const uint32_t out   = (bits >= (UINT32_C(143) << 23)) ? large : ((bits < (UINT32_C(113) << 23)) ? small : other);
+    const uint32_t over  = (uint32_t)0 - (bits >= (UINT32_C(143) << 23));
+    const uint32_t under = (uint32_t)0 - (bits < (UINT32_C(113) << 23));
 
-    return (uint16_t)(out | (sign >> 16));
+    return (uint16_t)((large & over) | (small & under) | (other & ~(over | under)) | (sign >> 16));
 }
 
 static inline float bf16_in(uint16_t h)
