@@ -6,18 +6,24 @@
 #include "config.h"
 
 #include "collectives/coll.h"
+#include "collectives/pattern_part.h"
 #include "collectives/pattern_ring.h"
 
 static void allgather_direct_plan(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan)
 {
-    uint32_t d;
+    const kvcl_part_t part = kvcl_part_cut(shape, 0, shape->len);
+    uint32_t          j, d;
 
-    for (d = 1; d < shape->size; ++d) {
-        uint32_t from = kvcl_ring_ahead(shape->rank, d, shape->size);
+    for (j = 0; j < kvcl_part_pieces(&part); ++j) {
+        uint64_t off, len = kvcl_part_piece(&part, j, &off);
 
-        kvcl_plan_send(plan, kvcl_ring_behind(shape->rank, d, shape->size), shape->rank * shape->len, shape->len,
-                       KVCL_STEP_NONE);
-        kvcl_plan_recv(plan, from, from * shape->len, shape->len, KVCL_STEP_NONE);
+        for (d = 1; d < shape->size; ++d) {
+            uint32_t from = kvcl_ring_ahead(shape->rank, d, shape->size);
+
+            kvcl_plan_send(plan, kvcl_ring_behind(shape->rank, d, shape->size), (shape->rank * shape->len) + off, len,
+                           KVCL_STEP_NONE);
+            kvcl_plan_recv(plan, from, (from * shape->len) + off, len, KVCL_STEP_NONE);
+        }
     }
 }
 

@@ -45,7 +45,7 @@ const char *kvcl_coll_kind_name(kvcl_coll_kind_t kind)
 
 const char *kvcl_coll_path_name(kvcl_coll_path_t path)
 {
-    return (path == KVCL_COLL_PATH_SHM) ? "shm" : "net";
+    return (path == KVCL_COLL_PATH_SHM) ? "shm" : ((path == KVCL_COLL_PATH_STAGE) ? "stage" : "net");
 }
 
 int kvcl_coll_has_two_buffers(kvcl_coll_kind_t kind)

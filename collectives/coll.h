@@ -39,7 +39,8 @@ typedef enum { KVCL_COLL_MAP(KVCL_COLL_ENUM) KVCL_COLL_COUNT } kvcl_coll_kind_t;
 /* The worst path between any two ranks that take part. */
 typedef enum {
     KVCL_COLL_PATH_SHM, /* every peer's memory is mapped: a pull is a memcpy by the puller */
-    KVCL_COLL_PATH_NET  /* at least one pair is not */
+    KVCL_COLL_PATH_NET, /* at least one pair is not */
+    KVCL_COLL_PATH_STAGE /* as shm, of plain bytes: copied by the sender to memory that every peer maps */
 } kvcl_coll_path_t;
 
 /* One operation as one rank sees it. All fields but rank must be equal on all ranks, path and chunk
@@ -71,6 +72,7 @@ typedef struct kvcl_coll_alg {
     X(bcast_flat)                                                                                  \
     X(bcast_binomial)                                                                              \
     X(bcast_chain)                                                                                 \
+    X(bcast_pieces)                                                                                \
     X(barrier_dissemination)                                                                       \
     X(allgather_bruck)                                                                             \
     X(allgather_ring)                                                                              \

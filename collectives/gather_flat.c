@@ -4,20 +4,26 @@
 #include "config.h"
 
 #include "collectives/coll.h"
+#include "collectives/pattern_part.h"
 #include "collectives/pattern_ring.h"
 
 static void gather_flat_plan(const kvcl_coll_shape_t *shape, kvcl_plan_t *plan)
 {
-    uint32_t v;
+    const kvcl_part_t part = kvcl_part_cut(shape, 0, shape->len);
+    uint32_t          j, v;
 
-    if (shape->rank != shape->root) {
-        kvcl_plan_send(plan, shape->root, 0, shape->len, KVCL_STEP_NONE);
-        return;
-    }
-    for (v = 1; v < shape->size; ++v) {
-        uint32_t from = kvcl_ring_ahead(shape->root, v, shape->size);
+    for (j = 0; j < kvcl_part_pieces(&part); ++j) {
+        uint64_t off, len = kvcl_part_piece(&part, j, &off);
 
-        kvcl_plan_recv_from(plan, from, 0, from * shape->len, shape->len, KVCL_STEP_NONE);
+        if (shape->rank != shape->root) {
+            kvcl_plan_send(plan, shape->root, off, len, KVCL_STEP_NONE);
+            continue;
+        }
+        for (v = 1; v < shape->size; ++v) {
+            uint32_t from = kvcl_ring_ahead(shape->root, v, shape->size);
+
+            kvcl_plan_recv_from(plan, from, off, (from * shape->len) + off, len, KVCL_STEP_NONE);
+        }
     }
 }
 

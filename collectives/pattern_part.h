@@ -1,8 +1,8 @@
 /*
  * Cutting elements into one part for each rank, and a part into pieces. Pure arithmetic; all ranks compute the same.
  *
- * Parts differ by one element at most. Pieces are whole elements, about the shape's chunk each, at most
- * KVCL_PART_PIECES a part: that bounds a plan of many ranks.
+ * Parts differ by one element at most. Pieces are whole elements, of at most the shape's chunk, unless that makes more
+ * than kvcl_part_most() of them: that bounds a plan of many ranks.
  */
 #ifndef KVCL_COLLECTIVES_PATTERN_PART_H
 #define KVCL_COLLECTIVES_PATTERN_PART_H
@@ -11,7 +11,16 @@
 
 #include <stdint.h>
 
-enum { KVCL_PART_PIECES = 64 };
+enum { KVCL_PART_PIECES = 4096, KVCL_PART_PIECES_LEAST = 64 };
+
+/* At most so many pieces a part: the fewer, the more ranks. */
+static inline uint64_t kvcl_part_most(uint32_t size)
+{
+    const uint64_t most = 2 * KVCL_PART_PIECES / size;
+
+    return (most < KVCL_PART_PIECES_LEAST) ? KVCL_PART_PIECES_LEAST
+                                           : ((most < KVCL_PART_PIECES) ? most : KVCL_PART_PIECES);
+}
 
 typedef struct kvcl_part {
     uint64_t off;
@@ -23,11 +32,11 @@ typedef struct kvcl_part {
 static inline kvcl_part_t kvcl_part_cut(const kvcl_coll_shape_t *shape, uint64_t off, uint64_t len)
 {
     uint64_t elem  = (shape->elem > 0) ? shape->elem : 1;
-    uint64_t least = (len / KVCL_PART_PIECES) + 1;
-    uint64_t piece = (shape->chunk == 0) ? len : ((shape->chunk < least) ? least : shape->chunk);
+    uint64_t n    = (shape->chunk == 0) ? 1 : ((len / shape->chunk) + (len % shape->chunk > 0));
+    uint64_t most = kvcl_part_most(shape->size), all = len / elem;
 
-    piece = (piece < len) ? (((piece + elem - 1) / elem) * elem) : len;
-    return (kvcl_part_t){.off = off, .len = len, .piece = piece};
+    n = (n > most) ? most : ((n > 0) ? n : 1);
+    return (kvcl_part_t){.off = off, .len = len, .piece = ((all / n) + (all % n > 0)) * elem};
 }
 
 /* The part of rank i of a buffer of shape->len bytes. */

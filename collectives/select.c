@@ -2,8 +2,8 @@
  * The table of algorithms: parser, printer, look-up; the grammar is in select.h.
  *
  * Why these defaults: over shared memory a pull is a memcpy by the puller, so all ranks pull at once from
- * the root (flat) until the root's memory is the limit; then a chain, whose links read different
- * memory. Over a network short messages go by the fewest rounds, long ones by the busiest links.
+ * the root (flat, or in pieces that fit a stage) until the root's memory is the limit; then a chain, whose links read
+ * different memory. Over a network short messages go by the fewest rounds, long ones by the busiest links.
  */
 #include "config.h"
 
@@ -18,6 +18,7 @@
 #include <string.h>
 
 const char kvcl_coll_default_table[] = "bcast:shm:0-inf:flat:0-17,"
+                                       "bcast:stage:8K-inf:pieces:0-17,"
                                        "bcast:any:0-256K:binomial,"
                                        "bcast:any:256K-inf:chain,"
                                        "barrier:any:0-inf:dissemination,"
@@ -97,7 +98,8 @@ static kvcl_status_t parse_path(const field_t *field, int *path_p)
     static const struct {
         const char *name;
         int         path;
-    } paths[] = {{"shm", KVCL_COLL_PATH_SHM}, {"net", KVCL_COLL_PATH_NET}, {"any", -1}};
+    } paths[] = {{"shm", KVCL_COLL_PATH_SHM}, {"net", KVCL_COLL_PATH_NET}, {"stage", KVCL_COLL_PATH_STAGE},
+                 {"any", -1}};
     size_t i;
 
     for (i = 0; i < sizeof(paths) / sizeof(paths[0]); ++i) {
@@ -106,7 +108,7 @@ static kvcl_status_t parse_path(const field_t *field, int *path_p)
             return KVCL_OK;
         }
     }
-    return refuse(field, "a path: shm net any");
+    return refuse(field, "a path: shm net stage any");
 }
 
 static kvcl_status_t parse_range(const field_t *field, uint64_t *from_p, uint64_t *to_p)

@@ -2,7 +2,7 @@
  * Which algorithm: a table as one readable string.
  *
  *   row   = collective : path : bytes : algorithm [ : ranks ]        rows are separated by commas
- *   path  = shm | net | any          bytes, ranks = from-to: from <= x < to, to may be "inf"
+ *   path  = shm | net | stage | any   bytes, ranks = from-to: from <= x < to, to may be "inf"
  *
  * e.g. "bcast:shm:0-inf:flat:2-17,bcast:net:0-256K:binomial". The first row that fits wins; the rows of
  * KVCL_COLL_TABLE stand before the built-in ones, which fit everything. bytes is the shape's len (for

@@ -27,6 +27,7 @@ kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p)
         cc->id   = comm->id;
         cc->comm = comm;
         cc->rank = (uint32_t)comm->rank;
+        cc->size = (uint32_t)comm->size;
         cc->path = -1;
         kvcl_list_init(&cc->waiting);
         kvcl_plan_cache_init(&cc->plans);
@@ -40,6 +41,7 @@ void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
     (void)kvcl_map_del(&kvcl_coll_room(ctx)->comms, cc->id);
     kvcl_coll_forget(ctx, NULL, cc->id);
     kvcl_plan_cache_fini(&cc->plans);
+    kvcl_coll_stage_free(&cc->stage, cc->size);
     free(cc);
 }
 

@@ -49,6 +49,9 @@ kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k
     kvcl_msg_coll_t out = header(op->cc, op->seq, KVCL_COLL_ACK);
 
     out.k = k;
+    if (to->unmapped) {
+        out.msg.flags |= KVCL_COLL_UNMAPPED;
+    }
     return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
 }
 
@@ -92,6 +95,32 @@ static kvcl_status_t open_offer(kvcl_coll_op_t *op)
     return status;
 }
 
+/* Copy the bytes to the stage, if there is room and the peer maps it. */
+static bool stage_bytes(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action,
+                        kvcl_msg_coll_t *out)
+{
+    const void *bytes = (const char *)op->in + action->off;
+    uint8_t    slot   = kvcl_coll_stage_write(op, to, action->step, bytes, action->off, action->len);
+
+    if (slot == KVCL_COLL_STAGE_NO_SLOT) {
+        return false;
+    }
+    out->msg.flags |= KVCL_COLL_STAGED;
+    out->cache      = slot;
+    out->revoked    = kvcl_coll_stage_count(&op->cc->stage);
+    op->req.ctx->stats.bytes_out += action->len;
+    return true;
+}
+
+static kvcl_status_t post_staged(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kvcl_msg_coll_t *out)
+{
+    const bool first = !to->notified;
+
+    to->notified = true;
+    return kvcl_peer_post(to->peer, &out->msg, sizeof(*out), first ? op->cc->stage.packed : NULL,
+                          first ? sizeof(op->cc->stage.packed) : 0);
+}
+
 kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action)
 {
     kvcl_context_h  ctx = op->req.ctx;
@@ -117,6 +146,9 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
         return status;
     }
     out.msg.op = op->offer.id;
+    if (op->staged && stage_bytes(op, to, action, &out)) {
+        return post_staged(op, to, &out);
+    }
     if ((op->cache == NULL) || to->notified || (ctx->config.path == KVCL_PATH_TCP) || (to->peer->maps == 0)) {
         return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
     }
@@ -184,13 +216,46 @@ static kvcl_status_t take_source(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *
     return KVCL_OK;
 }
 
+/* Where the bytes are, and len of them if they are in the message. */
+static kvcl_status_t keep_chunk(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *in, const void *data, size_t len)
+{
+    kvcl_coll_chunk_t *chunk = malloc(sizeof(*chunk) + len);
+
+    if (chunk == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu bytes", len);
+    }
+    chunk->k      = in->k;
+    chunk->staged = (in->msg.flags & KVCL_COLL_STAGED) != 0;
+    chunk->slot   = in->cache;
+    chunk->count  = in->revoked;
+    chunk->len    = len;
+    kvcl_copy_bytes(chunk->bytes, data, len);
+    kvcl_list_add_tail(&from->chunks, &chunk->link);
+    return KVCL_OK;
+}
+
+/* An offer is there too: bytes that cannot be reached here are pulled from it. */
+static kvcl_status_t take_staged(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *in, const void *data, size_t len)
+{
+    kvcl_status_t status = KVCL_OK;
+
+    if ((from->op->cache != NULL) || (in->msg.op == 0)) {
+        return KVCL_ERR_PROTOCOL;
+    }
+    if (len > 0) {
+        status = kvcl_coll_stage_describe(from->op->cc, from->rank, data, len);
+    }
+    return (status == KVCL_OK) ? keep_chunk(from, in, NULL, 0) : status;
+}
+
 static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *in, const void *data, size_t len)
 {
-    kvcl_coll_chunk_t *chunk;
-
     if (in->msg.op != 0) {
         from->offer   = in->msg.op;
         from->revoked = in->revoked;
+    }
+    if (in->msg.flags & KVCL_COLL_STAGED) {
+        return take_staged(from, in, data, len);
     }
     if (in->msg.flags & KVCL_COLL_SOURCE) {
         return take_source(from, in, data, len);
@@ -201,15 +266,7 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     if ((len != in->len) || (len == 0)) {
         return KVCL_ERR_PROTOCOL;
     }
-    chunk = malloc(sizeof(*chunk) + len);
-    if (chunk == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %zu bytes", len);
-    }
-    chunk->k   = in->k;
-    chunk->len = len;
-    kvcl_copy_bytes(chunk->bytes, data, len);
-    kvcl_list_add_tail(&from->chunks, &chunk->link);
-    return KVCL_OK;
+    return keep_chunk(from, in, data, len);
 }
 
 static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t *peer, const kvcl_msg_coll_t *in,
@@ -236,6 +293,24 @@ static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t 
     kvcl_exec_fail(&op->exec, status);
     if (from == NULL) { /* not in the local plan: the executor will not notify it */
         kvcl_coll_try_abort(op->cc, op->seq, peer, (op->exec.status != KVCL_OK) ? op->exec.status : status);
+    }
+}
+
+static void on_ack(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t *in)
+{
+    const kvcl_plan_t *plan = &op->plan->plan;
+    uint32_t          i;
+
+    if (kvcl_exec_acked(&op->exec, in->rank, in->k) != KVCL_OK) {
+        kvcl_am_malformed(op->req.ctx, peer, kvcl_last_error());
+        return;
+    }
+    if (op->staged) {
+        i = kvcl_plan_find_peer(plan, in->rank);
+        kvcl_coll_stage_acked(op, plan->index[plan->peers[i].first_send + in->k]);
+        if (in->msg.flags & KVCL_COLL_UNMAPPED) {
+            op->cc->stage.peers[in->rank].refused = true;
+        }
     }
 }
 
@@ -277,9 +352,7 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
         on_announce(op, kvcl_coll_peer_at(op, in->rank), peer, in, data, len);
         break;
     case KVCL_COLL_ACK:
-        if (kvcl_exec_acked(&op->exec, in->rank, in->k) != KVCL_OK) {
-            kvcl_am_malformed(op->req.ctx, peer, kvcl_last_error());
-        }
+        on_ack(op, peer, in);
         break;
     case KVCL_COLL_ABORT:
         if (op->exec.status == KVCL_OK) {

@@ -32,12 +32,21 @@ static kvcl_status_t borrow_plan(kvcl_coll_call_t *call, kvcl_coll_comm_t **cc_p
                                     .reduction = call->reduction};
     const kvcl_coll_alg_t *alg;
     kvcl_status_t         status;
+    bool                  tried;
 
     kvcl_lock(ctx);
     status = kvcl_coll_comm_get(call->comm, cc_p);
+    tried  = (status == KVCL_OK) && (*cc_p)->stage.tried;
     kvcl_unlock(ctx);
-    if ((status == KVCL_OK) && (call->cache != NULL)) { /* plain bytes travel in messages, on any path */
+    if ((status == KVCL_OK) && (shape.size > 1) && ((call->cache != NULL) || (call->len >= KVCL_COLL_STAGE_MIN))) {
         status = kvcl_coll_comm_path(call->comm, *cc_p, &shape.path);
+    }
+    if ((status == KVCL_OK) && (call->cache == NULL) && (shape.path == KVCL_COLL_PATH_SHM)) {
+        shape.path  = KVCL_COLL_PATH_STAGE;
+        shape.chunk = (shape.chunk < KVCL_COLL_STAGE_SLOT) ? shape.chunk : KVCL_COLL_STAGE_SLOT;
+        if (!tried) {
+            kvcl_coll_stage_make(call->comm, *cc_p);
+        }
     }
     if (status == KVCL_OK) {
         kvcl_lock(ctx);
@@ -126,13 +135,16 @@ static kvcl_status_t set_cache(const kvcl_coll_call_t *call, kvcl_coll_op_t *op)
     return KVCL_OK;
 }
 
-/* One allocation: the operation, its peers, the executor's memory. */
+/* One allocation: the operation, its peers, the executor's memory, the slots of the steps. */
 static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan,
                           kvcl_coll_op_t **op_p)
 {
-    size_t         peers = plan->plan.npeers * sizeof(kvcl_coll_peer_t);
-    kvcl_coll_op_t *op   = calloc(1, sizeof(*op) + peers + kvcl_exec_bytes(&plan->plan));
-    kvcl_status_t  status;
+    const size_t             peers = plan->plan.npeers * sizeof(kvcl_coll_peer_t);
+    const size_t             exec  = kvcl_exec_bytes(&plan->plan);
+    const bool               staged = (plan->shape.path == KVCL_COLL_PATH_STAGE) && (cc->stage.peers != NULL);
+    const kvcl_exec_limits_t limits = {.announces = staged ? cc->stage.window : 0};
+    kvcl_coll_op_t           *op = calloc(1, sizeof(*op) + peers + exec + (staged ? plan->plan.count : 0));
+    kvcl_status_t            status;
     uint32_t       i;
 
     if (op == NULL) {
@@ -157,7 +169,12 @@ static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kv
         kvcl_coll_discard(op);
         return status;
     }
-    kvcl_exec_init(&op->exec, &plan->plan, (char *)(op + 1) + peers, NULL);
+    kvcl_exec_init(&op->exec, &plan->plan, (char *)(op + 1) + peers, &limits);
+    if (staged) {
+        op->staged  = true;
+        op->slot_of = (uint8_t *)(op + 1) + peers + exec;
+        memset(op->slot_of, KVCL_COLL_STAGE_NO_SLOT, plan->plan.count);
+    }
     *op_p = op;
     return KVCL_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * The bytes of collectives (coll_run.h): pulls from a peer, and eager bytes of its announcements.
+ * The bytes of collectives (coll_run.h): pulls from a peer, eager bytes of its announcements, and slots of its stage.
  *
  * A copy from a peer's mapped memory is valid only if the peer revoked nothing meanwhile (pull.h, guarded): a peer that
  * aborted may have reused its buffer, and its ABORT may be queued behind other messages. If it revoked, its offer is
@@ -52,6 +52,9 @@ static void take_bytes(kvcl_coll_op_t *op, uint32_t from, const kvcl_exec_action
 /* Report the step to the executor. */
 static void pulled(kvcl_coll_op_t *op, uint32_t step, kvcl_status_t status)
 {
+    const kvcl_step_t *at = &op->plan->plan.steps[step];
+
+    kvcl_coll_stage_changed(op, at->off, at->len);
     if (kvcl_exec_pulled(&op->exec, step, status) != KVCL_OK) {
         kvcl_log_error("a collective's executor does not know a pulled step: %s", kvcl_last_error());
     }
@@ -157,47 +160,79 @@ static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
 }
 
 /* Bytes that arrived with their announcement are only copied into the buffer. */
-static bool take_chunk(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action,
-                       kvcl_status_t *status_p)
+static kvcl_status_t take_eager(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from, const kvcl_exec_action_t *action,
+                                const kvcl_coll_chunk_t *chunk)
 {
-    kvcl_coll_chunk_t *chunk, *found = NULL;
-    kvcl_stream_t     stream;
+    kvcl_stream_t stream;
+
+    if (op->cache == NULL) {
+        take_bytes(op, from->rank, action, chunk->bytes);
+        return KVCL_OK;
+    }
+    kvcl_coll_stream(op, &stream);
+    kvcl_stream_seek(&stream, action->off);
+    return (kvcl_stream_scatter(&stream, chunk->bytes, chunk->len) == chunk->len) ? KVCL_OK : KVCL_ERR_IO;
+}
+
+/* The peer's operation failed while its bytes were read. Its ABORT is under way: the step stays open until that, or the
+ * end of the peer or the deadline, fails this operation. */
+static kvcl_status_t await_abort(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
+{
+    kvcl_coll_pull_t *pull = op->pulls;
+
+    while (pull->state != KVCL_COLL_PULL_FREE) {
+        ++pull; /* as in start_pull */
+    }
+    pull->state = KVCL_COLL_PULL_LANDED;
+    pull->step  = action->step;
+    return KVCL_INPROGRESS;
+}
+
+/* KVCL_ERR_UNREACHABLE: not mapped here. */
+static kvcl_status_t take_slot(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action,
+                               const kvcl_coll_chunk_t *chunk)
+{
+    const void *bytes = kvcl_coll_stage_read(op->cc, from->rank, chunk->slot, action->len);
+
+    from->unmapped = (bytes == NULL);
+    if (bytes == NULL) {
+        return KVCL_ERR_UNREACHABLE;
+    }
+    take_bytes(op, from->rank, action, bytes);
+    op->req.ctx->stats.bytes_in += action->len;
+    return kvcl_coll_stage_is_valid(op->cc, from->rank, chunk->count) ? KVCL_OK : await_abort(op, action);
+}
+
+static kvcl_coll_chunk_t *find_chunk(kvcl_coll_peer_t *from, uint32_t k)
+{
+    kvcl_coll_chunk_t *chunk;
 
     kvcl_list_foreach (chunk, &from->chunks, kvcl_coll_chunk_t, link) {
-        if (chunk->k == action->k) {
-            found = chunk;
-            break;
+        if (chunk->k == k) {
+            return chunk;
         }
     }
-    if (found == NULL) {
-        return false;
-    }
-    if (op->cache == NULL) {
-        take_bytes(op, from->rank, action, found->bytes);
-    } else {
-        kvcl_coll_stream(op, &stream);
-        kvcl_stream_seek(&stream, action->off);
-        if (kvcl_stream_scatter(&stream, found->bytes, found->len) != found->len) {
-            *status_p = KVCL_ERR_IO;
-        }
-    }
-    op->req.ctx->stats.bytes_in += found->len;
-    kvcl_list_del(&found->link);
-    free(found);
-    return true;
+    return NULL;
 }
 
 void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action)
 {
-    kvcl_status_t status = KVCL_OK;
-    bool          here   = take_chunk(op, from, action, &status);
+    kvcl_coll_chunk_t *chunk = find_chunk(from, action->k);
+    kvcl_status_t     status = KVCL_ERR_UNREACHABLE;
 
-    if (!here) {
-        status = (from->offer != 0)
-                     ? start_pull(op, from, action)
-                     : kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes without an offer", from->rank);
+    if (chunk != NULL) {
+        status = chunk->staged ? take_slot(op, from, action, chunk) : take_eager(op, from, action, chunk);
+        op->req.ctx->stats.bytes_in += chunk->len;
+        kvcl_list_del(&chunk->link);
+        free(chunk);
     }
-    if (here || (status != KVCL_OK)) {
+    if (status == KVCL_ERR_UNREACHABLE) {
+        status = (from->offer == 0) ? kvcl_fail(KVCL_ERR_PROTOCOL, "rank %u announced bytes without an offer",
+                                                from->rank)
+                                    : start_pull(op, from, action);
+        status = (status == KVCL_OK) ? KVCL_INPROGRESS : status;
+    }
+    if (status != KVCL_INPROGRESS) {
         pulled(op, action->step, status);
     }
 }

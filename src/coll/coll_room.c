@@ -39,8 +39,11 @@ static void room_fini(kvcl_context_h ctx, void *state)
 
     kvcl_coll_forget(ctx, NULL, 0);
     kvcl_map_foreach(&room->comms, it, key, value) {
-        kvcl_plan_cache_fini(&((kvcl_coll_comm_t *)value)->plans);
-        free(value);
+        kvcl_coll_comm_t *cc = value;
+
+        kvcl_plan_cache_fini(&cc->plans);
+        kvcl_coll_stage_free(&cc->stage, cc->size);
+        free(cc);
     }
     kvcl_map_fini(&room->comms);
     free(room);

@@ -180,6 +180,10 @@ static void begin_waiting(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
     while ((cc->running < KVCL_COLL_OPEN) && !kvcl_list_is_empty(&cc->waiting)) {
         kvcl_coll_op_t *op = kvcl_list_head(&cc->waiting, kvcl_coll_op_t, link);
 
+        if (op->staged && (cc->stage.holder != NULL)) {
+            break; /* the holder needs no later operation of any rank */
+        }
+        kvcl_coll_stage_hold(op);
         begin(op);
         op->advancing = false;
         kvcl_coll_advance(op);
@@ -255,6 +259,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
         kvcl_revoke(ctx); /* a silent peer may still be copying */
         kvcl_coll_comm_failure(cc, op->seq, status);
     }
+    kvcl_coll_stage_release(op, status != KVCL_OK);
     --cc->running;
     op->req.timing.bytes = (status == KVCL_OK) ? op->payload : 0;
     kvcl_req_complete(&op->req, status);

@@ -5,7 +5,8 @@
  * collectives of its communicator are in flight), begun (sessions with the plan's peers are established, then the
  * executor's actions are performed), over (executor finished, no peer reads the local buffer), complete.
  * Files: coll_calls.c the public calls, coll_post.c how they are posted, coll_run.c the life, coll_pull.c the bytes,
- * coll_msg.c messages, coll_early.c early ones, coll_comm.c the state of a communicator, coll_room.c the room.
+ * coll_stage.c their place in shared memory, coll_msg.c messages, coll_early.c early ones, coll_comm.c the state of a
+ * communicator, coll_room.c the room.
  *
  * All under the engine lock, except for calls that say otherwise.
  */
@@ -17,6 +18,7 @@
 #include "collectives/reduce.h"
 #include "collectives/select.h"
 #include "core/comm.h"
+#include "coll/coll_stage.h"
 #include "coll/coll_wire.h"
 #include "req/req.h"
 #include "xfer/offer.h"
@@ -32,8 +34,10 @@ typedef struct kvcl_coll_comm {
     uint64_t          id;
     kvcl_comm_h       comm;    /* NULL: freed */
     uint32_t          rank;
+    uint32_t          size;
     int               path;    /* kvcl_coll_path_t of caches, -1: not known yet */
     kvcl_plan_cache_t plans;
+    kvcl_coll_stage_t stage;
     kvcl_list_t       waiting; /* kvcl_coll_op_t, by seq */
     unsigned          running;
     bool              beginning;
@@ -47,10 +51,13 @@ typedef struct kvcl_coll_comm {
 
 typedef struct kvcl_coll_op kvcl_coll_op_t;
 
-/* Bytes that arrived with their announcement, before their step. */
+/* Bytes whose place came with their announcement, before their step: here, or in a slot of the peer's stage. */
 typedef struct kvcl_coll_chunk {
     kvcl_list_t   link;
     uint32_t      k;
+    bool          staged;
+    uint32_t      slot;
+    uint64_t      count;  /* of the peer's failures: with another one the slot is no longer valid */
     size_t        len;
     unsigned char bytes[];
 } kvcl_coll_chunk_t;
@@ -65,6 +72,7 @@ typedef struct kvcl_coll_peer {
     bool               notified;  /* it has been sent the local block ids */
     uint64_t           offer;     /* its offer, from its announcements */
     uint64_t           revoked;   /* its revocation count, from its last announcement */
+    bool               unmapped;  /* its stage is not mapped here */
     bool               described; /* its cache and selection are known: */
     uint32_t           cache;
     kvcl_sel_t         sel;       /* owned */
@@ -101,6 +109,8 @@ struct kvcl_coll_op {
     void                    *buf;        /* to receive into; or cache and sel */
     const void              *in;         /* to send from: buf, unless the collective has two buffers */
     uint64_t                in_total;    /* bytes of in */
+    bool                    staged;      /* it may use the stage, and waits until no other one does */
+    uint8_t                 *slot_of;    /* by step of the plan, KVCL_COLL_STAGE_NO_SLOT: none */
     void                    *work;       /* owned: buf, where it is not the caller's; its end goes to result */
     void                    *result;
     kvcl_reduce_fn_t        reduce;      /* NULL: it does not reduce */

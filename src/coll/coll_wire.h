@@ -3,9 +3,12 @@
  *
  * ANNOUNCE  bytes [off, off + len) of the sender's buffer may be pulled; the k-th announcement to this receiver in this
  *           collective. Payload: the bytes themselves (EAGER), or their block ids in a cache of the sender (SOURCE,
- *           once per collective and receiver, with any of its announcements), or nothing. op is the offer under which
- *           they may be pulled by message; 0 with EAGER and for announcements without bytes.
- * ACK       the k-th announcement of the receiver has been pulled.
+ *           once per collective and receiver, with any of its announcements), or nothing. STAGED: they are in the slot
+ *           `cache` of the sender's stage (coll_stage.h), whose packed segment is the payload of the first such
+ *           announcement in this collective to this receiver. op is the offer under which they may be pulled by
+ *           message; 0 with EAGER and for announcements without bytes.
+ * ACK       the k-th announcement of the receiver has been pulled. UNMAPPED: not from the stage, which the sender of
+ *           the ACK cannot map.
  * ABORT     status: the sender no longer reads the receiver's buffer and announces nothing more in this collective.
  *
  * token, n_blocks and block_bytes describe the sender's buffer, so that ranks whose selections differ detect that;
@@ -19,7 +22,8 @@
 
 enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
 
-enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4 }; /* msg.flags; ANSWER: an ABORT, no reply */
+/* msg.flags; ANSWER: an ABORT, no reply */
+enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4, KVCL_COLL_STAGED = 8, KVCL_COLL_UNMAPPED = 16 };
 
 typedef struct kvcl_msg_coll {
     kvcl_msg_t   msg;
@@ -32,13 +36,13 @@ typedef struct kvcl_msg_coll {
     uint64_t     off;
     uint64_t     len;
     int32_t      status;    /* ABORT */
-    uint32_t     cache;     /* SOURCE: the sender's */
+    uint32_t     cache;     /* SOURCE: the sender's; STAGED: the slot */
     kvcl_token_t token;     /* shape of a selected block; layers 0: opaque */
     uint64_t     n_blocks;
     uint64_t     block_bytes;
     uint32_t     layers[2];
     uint32_t     heads[2];
-    uint64_t     revoked;   /* ANNOUNCE: kvcl_revoked() at the sender */
+    uint64_t     revoked;   /* ANNOUNCE: kvcl_revoked() at the sender; STAGED: kvcl_coll_stage_count() */
 } kvcl_msg_coll_t;
 _Static_assert(sizeof(kvcl_msg_coll_t) == 152, "wire format");
 

@@ -1,7 +1,8 @@
 /*
  * Data that a broadcast reports complete to a receiver is complete, though the root was stopped while the receiver
  * copied out of its memory, and overwrites that memory as soon as it may. Where ranks share memory the receiver is
- * stopped amid its copy; over every path the root stops at random moments.
+ * stopped amid its copy; over every path the root stops at random moments. The same holds of plain bytes, whose staging
+ * memory the root's next broadcast overwrites.
  */
 #include "conform.h"
 
@@ -44,22 +45,29 @@ static kvcl_req_h bcast(cf_t *cf, kvcl_cache_h cache, bool by_deadline)
     return req;
 }
 
+/* Much to a receiver that takes none of it: the next message to it comes late. */
+static void send_crowd(cf_t *cf)
+{
+    static const char  text[8] = "crowding";
+    kvcl_xfer_params_t params  = KVCL_XFER_PARAMS_INIT;
+    int                i;
+
+    params.timeout_ns = 60 * KVCL_NS_PER_SEC;
+    for (i = 0; i < CROWD; ++i) {
+        CF_OK(cf, kvcl_send_bytes(cf->world, 1, 99, text, sizeof(text), &params, NULL));
+    }
+}
+
 /*
  * The root sends much to a stopped receiver, so that its ABORT does not arrive. Then it stops the broadcast, and its
  * grace period for the silent receiver ends.
  */
 static void root(cf_t *cf, kvcl_cache_h cache, kvcl_req_h req, bool by_deadline)
 {
-    static const char  text[8] = "crowding";
-    kvcl_xfer_params_t params  = KVCL_XFER_PARAMS_INIT;
-    kvcl_status_t      status;
-    int                i;
+    kvcl_status_t status;
 
     until_said(cf, COPYING);
-    params.timeout_ns = 60 * KVCL_NS_PER_SEC;
-    for (i = 0; i < CROWD; ++i) {
-        CF_OK(cf, kvcl_send_bytes(cf->world, 1, 99, text, sizeof(text), &params, NULL));
-    }
+    send_crowd(cf);
     if (!by_deadline) {
         kvcl_req_cancel(req);
     }
@@ -151,13 +159,63 @@ static void root_timed_out(cf_t *cf)
     root_takes_back(cf, true);
 }
 
+/* ---------------------------------------------------------------- plain bytes, and their staging memory */
+
+static kvcl_req_h bcast_bytes(cf_t *cf, char *buf, size_t len)
+{
+    kvcl_req_h req;
+
+    CF_OK(cf, kvcl_bcast_bytes(cf->world, 0, buf, len, NULL, &req));
+    return req;
+}
+
+enum { STAGED = 512 << 10 }; /* all of it is announced at once */
+
+/* The root announces its pieces and cancels. Its next broadcast has overwritten them when the receiver, which the
+ * ABORT has not reached, begins the first one. */
+static void stage_is_used_again(cf_t *cf)
+{
+    char          *buf = malloc(STAGED);
+    kvcl_status_t status;
+    kvcl_req_h    req;
+    unsigned      i;
+
+    for (i = 0; i <= OVER; ++i) {
+        atomic_store(cf_word(cf, i), 0);
+    }
+    memset(buf, (cf->rank == 0) ? 0x40 : 0, STAGED);
+    CF_OK(cf, cf_end(cf, bcast_bytes(cf, buf, STAGED))); /* makes sessions, maps memory */
+    CF_CHECK(cf, all_are(buf, 0x40, STAGED));
+    cf_fence(cf);
+    memset(buf, (cf->rank == 0) ? 0x41 : 0, STAGED);
+    if (cf->rank == 0) {
+        req = bcast_bytes(cf, buf, STAGED);
+        send_crowd(cf);
+        kvcl_req_cancel(req);
+        CF_IS(cf, cf_end(cf, req), KVCL_ERR_CANCELED);
+        memset(buf, 0x42, STAGED);
+        req = bcast_bytes(cf, buf, STAGED);
+        say(cf, REUSED);
+        CF_OK(cf, cf_end(cf, req));
+    } else {
+        until_said(cf, REUSED);
+        status = cf_end(cf, bcast_bytes(cf, buf, STAGED));
+        CF_CHECK(cf, status < 0);
+        CF_OK(cf, cf_end(cf, bcast_bytes(cf, buf, STAGED)));
+        CF_CHECK(cf, all_are(buf, 0x42, STAGED));
+        take_crowd(cf);
+    }
+    cf_fence(cf);
+    free(buf);
+}
+
 /* ---------------------------------------------------------------- at any moment, over any path */
 
 enum { ROUNDS = 12, PART = 512 << 10 };
 
 /* The root cancels a broadcast and overwrites its memory, at another moment in each round: a receiver whose broadcast
  * ended well has the round's bytes. The first one, which makes sessions, and the last one are not canceled. */
-static void root_stops_at_any_moment(cf_t *cf)
+static void root_stops(cf_t *cf, bool plain)
 {
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(BLOCKS, PART);
     cf_cache_t    cache  = cf_cache(cf, "blocks", &layout, false);
@@ -171,7 +229,7 @@ static void root_stops_at_any_moment(cf_t *cf)
         canceled = (round > 0) && (round < ROUNDS);
         memset(buf, (cf->rank == 0) ? 0x20 + round : 0, (size_t)BLOCKS * PART);
         cf_fence(cf);
-        req = bcast(cf, cache.h, false);
+        req = plain ? bcast_bytes(cf, buf, (size_t)BLOCKS * PART) : bcast(cf, cache.h, false);
         if ((cf->rank == 0) && canceled) {
             cf_sleep_us(cf, (unsigned)kvcl_rand_below(&cf->rnd, (round % 2 == 0) ? 500 : 20000));
             kvcl_req_cancel(req);
@@ -189,10 +247,22 @@ static void root_stops_at_any_moment(cf_t *cf)
     cf_cache_end(&cache);
 }
 
+static void root_stops_at_any_moment(cf_t *cf)
+{
+    root_stops(cf, false);
+}
+
+static void root_stops_plain_bytes_at_any_moment(cf_t *cf)
+{
+    root_stops(cf, true);
+}
+
 static const cf_case_t cases[] = {
     {"root_canceled", root_canceled, CF_MAPPED | CF_PROCS},
     {"root_timed_out", root_timed_out, CF_MAPPED | CF_PROCS},
+    {"stage_is_used_again", stage_is_used_again, CF_MAPPED | CF_PROCS},
     {"root_stops_at_any_moment", root_stops_at_any_moment, CF_RACY},
+    {"root_stops_plain_bytes_at_any_moment", root_stops_plain_bytes_at_any_moment, CF_RACY},
     {NULL, NULL, 0},
 };
 

@@ -143,17 +143,18 @@ static void check_promise(const kvcl_coll_alg_t *alg, uint32_t n, uint64_t len, 
         ck_assert_uint_eq(result->announces, (uint64_t)n * log2_up(n));
         ck_assert_uint_eq(result->rounds, log2_up(n));
     } else if (alg == &kvcl_coll_alg_allgather_ring) {
-        ck_assert_uint_eq(result->announces, (uint64_t)n * (n - 1));
+        ck_assert_uint_eq(result->announces, (uint64_t)n * (n - 1) * chunks);
         ck_assert_uint_eq(result->rounds, n - 1);
     } else if (alg == &kvcl_coll_alg_allgather_bruck) {
         ck_assert_uint_ge(result->announces, (uint64_t)n * log2_up(n));
         ck_assert_uint_le(result->announces, (uint64_t)n * log2_up(n) + n * log2_up(n));
         ck_assert_uint_le(result->rounds, 2 * log2_up(n)); /* a run around the end counts as two */
     } else if ((alg == &kvcl_coll_alg_allgather_direct) || (alg == &kvcl_coll_alg_alltoall_pairwise)) {
-        ck_assert_uint_eq(result->announces, (uint64_t)n * (n - 1));
+        ck_assert_uint_eq(result->announces, (uint64_t)n * (n - 1) * chunks);
         ck_assert_uint_eq(result->rounds, (n > 1) ? 1 : 0);
-    } else if ((alg == &kvcl_coll_alg_gather_flat) || (alg == &kvcl_coll_alg_scatter_flat)) {
-        ck_assert_uint_eq(result->announces, n - 1);
+    } else if ((alg == &kvcl_coll_alg_gather_flat) || (alg == &kvcl_coll_alg_scatter_flat) ||
+               (alg == &kvcl_coll_alg_bcast_pieces)) {
+        ck_assert_uint_eq(result->announces, (n - 1) * chunks);
         ck_assert_uint_eq(result->rounds, (n > 1) ? 1 : 0);
     } else if (alg == &kvcl_coll_alg_allreduce_doubling) {
         check_doubling(n, result);
