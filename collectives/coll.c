@@ -50,8 +50,8 @@ const char *kvcl_coll_path_name(kvcl_coll_path_t path)
 
 int kvcl_coll_has_two_buffers(kvcl_coll_kind_t kind)
 {
-    return (kind == KVCL_COLL_REDUCE_SCATTER) || (kind == KVCL_COLL_ALLTOALL) || (kind == KVCL_COLL_GATHER) ||
-           (kind == KVCL_COLL_SCATTER);
+    return (kind == KVCL_COLL_REDUCE_SCATTER) || (kind == KVCL_COLL_ALLTOALL) || (kind == KVCL_COLL_ALLTOALLV) ||
+           (kind == KVCL_COLL_GATHER) || (kind == KVCL_COLL_SCATTER);
 }
 
 /* How many times len the largest buffer has. */
@@ -63,12 +63,40 @@ static uint32_t copies_of(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *s
     return ((alg->kind == KVCL_COLL_BCAST) || (alg->kind == KVCL_COLL_ALLREDUCE)) ? 1 : shape->size;
 }
 
+/* The end of the last of n parts. */
+static kvcl_status_t end_of(const uint64_t *lens, const uint64_t *offs, uint32_t n, uint64_t *end_p)
+{
+    uint64_t end;
+    uint32_t i;
+
+    *end_p = 0;
+    for (i = 0; i < n; ++i) {
+        if (__builtin_add_overflow(lens[i], offs[i], &end)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "alltoallv: the part for rank %u, %llu bytes at %llu, ends behind "
+                             "2^64", i, (unsigned long long)lens[i], (unsigned long long)offs[i]);
+        }
+        *end_p = ((lens[i] > 0) && (end > *end_p)) ? end : *end_p;
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t parts_bytes(const kvcl_coll_shape_t *shape, kvcl_coll_bytes_t *bytes_p)
+{
+    const kvcl_coll_parts_t *parts  = shape->parts;
+    kvcl_status_t            status = end_of(parts->send_lens, parts->send_offs, shape->size, &bytes_p->send);
+
+    return (status == KVCL_OK) ? end_of(parts->recv_lens, parts->recv_offs, shape->size, &bytes_p->recv) : status;
+}
+
 kvcl_status_t kvcl_coll_buffer_bytes(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape,
                                      kvcl_coll_bytes_t *bytes_p)
 {
     const int is_root = (shape->rank == shape->root);
     uint64_t  all;
 
+    if (alg->kind == KVCL_COLL_ALLTOALLV) {
+        return parts_bytes(shape, bytes_p);
+    }
     if (__builtin_mul_overflow((uint64_t)copies_of(alg, shape), shape->len, &all)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %llu bytes for each of %u ranks are more than 2^64 bytes",
                          kvcl_coll_kind_name(alg->kind), (unsigned long long)shape->len, shape->size);
@@ -145,7 +173,8 @@ kvcl_status_t kvcl_coll_plan(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t
         return status;
     }
     plan->signature = signature_of(alg, shape);
-    if ((shape->size > 1) && ((shape->len > 0) || (alg->kind == KVCL_COLL_BARRIER))) {
+    plan->uneven    = (alg->kind == KVCL_COLL_ALLTOALLV);
+    if ((shape->size > 1) && ((shape->len > 0) || (alg->kind == KVCL_COLL_BARRIER) || plan->uneven)) {
         alg->plan(shape, plan);
     }
     status = kvcl_plan_seal(plan);

@@ -21,7 +21,8 @@
  * allgather: size * len bytes, rank r's own part at r * len; allreduce: len bytes, the input before and the result
  * after; barrier: none. Those with two buffers, of which this rank's own part is copied by the caller:
  * reduce_scatter: size * len bytes to send, len to receive into, which begin as this rank's part; alltoall: size * len
- * each, the part for or from rank r at r * len; gather, scatter: size * len at the root, len elsewhere. */
+ * each, the part for or from rank r at r * len; alltoallv: as the shape's parts say; gather, scatter: size * len at the
+ * root, len elsewhere. */
 #define KVCL_COLL_MAP(X)                                                                           \
     X(BCAST, "bcast")                                                                              \
     X(BARRIER, "barrier")                                                                          \
@@ -29,6 +30,7 @@
     X(ALLREDUCE, "allreduce")                                                                      \
     X(REDUCE_SCATTER, "reduce_scatter")                                                            \
     X(ALLTOALL, "alltoall")                                                                        \
+    X(ALLTOALLV, "alltoallv")                                                                      \
     X(GATHER, "gather")                                                                            \
     X(SCATTER, "scatter")
 
@@ -43,7 +45,15 @@ typedef enum {
     KVCL_COLL_PATH_STAGE /* as shm, of plain bytes: copied by the sender to memory that every peer maps */
 } kvcl_coll_path_t;
 
-/* One operation as one rank sees it. All fields but rank must be equal on all ranks, path and chunk
+/* The parts of an alltoallv, one for each rank: bytes, and where they begin. */
+typedef struct kvcl_coll_parts {
+    const uint64_t *send_lens;
+    const uint64_t *send_offs;
+    const uint64_t *recv_lens;
+    const uint64_t *recv_offs;
+} kvcl_coll_parts_t;
+
+/* One operation as one rank sees it. All fields but rank and parts must be equal on all ranks, path and chunk
  * too: the ranks choose their algorithm apart. kvcl_exec_announced() finds out when they are not. */
 typedef struct kvcl_coll_shape {
     uint32_t         rank;
@@ -54,6 +64,7 @@ typedef struct kvcl_coll_shape {
     uint64_t         chunk; /* bytes of a pipeline's piece; 0: do not cut */
     uint32_t         elem;  /* allreduce, reduce_scatter: bytes of an element, which is not cut; else 0 */
     uint32_t         reduction; /* these: a word that stands for the type and the operation (reduce.h) */
+    const kvcl_coll_parts_t *parts; /* alltoallv, whose len is 0: this rank's own, for kvcl_coll_plan; else NULL */
 } kvcl_coll_shape_t;
 
 typedef struct kvcl_coll_alg {
@@ -82,6 +93,7 @@ typedef struct kvcl_coll_alg {
     X(allreduce_ring)                                                                              \
     X(reduce_scatter_pairwise)                                                                     \
     X(alltoall_pairwise)                                                                           \
+    X(alltoallv_pairwise)                                                                          \
     X(gather_flat)                                                                                 \
     X(scatter_flat)
 
@@ -112,7 +124,8 @@ kvcl_status_t kvcl_coll_buffer_bytes(const kvcl_coll_alg_t *alg, const kvcl_coll
 
 /**
  * Make this rank's plan, sealed and ready for an executor. No steps means nothing to do (one rank,
- * or no bytes). The plan depends on the shape only, never on time or on what the machine has.
+ * or no bytes; of an alltoallv: of this rank's). The plan depends on the shape only, never on time or on what the
+ * machine has.
  * @param plan [out]  filled on KVCL_OK and then freed by kvcl_plan_fini(); else empty.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNKNOWN_RANK (root), KVCL_ERR_NO_MEMORY.
  */

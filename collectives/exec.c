@@ -167,7 +167,7 @@ static void fill(const kvcl_exec_t *exec, kvcl_exec_op_t op, uint32_t index, kvc
         .k         = step->k,
         .step      = index,
         .off       = step->off,
-        .peer_off  = step->peer_off,
+        .peer_off  = exec->steps[index].peer_off,
         .with      = step->with,
         .len       = step->len,
         .signature = exec->plan->signature,
@@ -195,6 +195,7 @@ static int next_announce(kvcl_exec_t *exec, kvcl_exec_action_t *action)
         return 0;
     }
     fill(exec, KVCL_EXEC_ANNOUNCE, index, action);
+    action->signature = exec->plan->peers[kvcl_plan_find_peer(exec->plan, action->peer)].send_signature;
     exec->steps[index].flags |= STEP_ACTIVE;
     if (exec->plan->steps[index].len == 0) {
         set_done(exec, index);
@@ -290,10 +291,17 @@ static kvcl_status_t find_step(kvcl_exec_t *exec, const char *what, kvcl_step_op
 
 static kvcl_status_t check_same_plan(kvcl_exec_t *exec, uint32_t rank, uint32_t signature)
 {
-    if (signature != exec->plan->signature) {
+    const kvcl_plan_t *plan   = exec->plan;
+    const uint32_t     i      = kvcl_plan_find_peer(plan, rank);
+    const int          no_due = plan->uneven && ((i == KVCL_STEP_NONE) || (plan->peers[i].recvs == 0));
+    const uint32_t     due    = (i == KVCL_STEP_NONE) ? plan->signature : plan->peers[i].recv_signature;
+
+    if (no_due || (signature != due)) {
         kvcl_exec_fail(exec, KVCL_ERR_INVALID_PARAM);
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u called this collective with another operation, root or "
-                         "length, or chose another algorithm (KVCL_COLL_TABLE must be equal on all ranks)", rank);
+        return no_due ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u gives bytes, and this rank takes none from it", rank)
+                      : kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u called this collective with another operation, root "
+                                  "or length, or chose another algorithm (KVCL_COLL_TABLE must be equal on all ranks)",
+                                  rank);
     }
     return KVCL_OK;
 }
@@ -324,11 +332,13 @@ kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u gives %llu bytes where %llu are due", peer,
                          (unsigned long long)len, (unsigned long long)exec->plan->steps[index].len);
     }
-    if ((len > 0) && (off != exec->plan->steps[index].peer_off)) {
+    if ((len > 0) && (exec->plan->steps[index].peer_off != KVCL_PLAN_ANY) &&
+        (off != exec->plan->steps[index].peer_off)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "announcement %u from rank %u is of bytes at %llu, not at %llu", k, peer,
                          (unsigned long long)off, (unsigned long long)exec->plan->steps[index].peer_off);
     }
     step->flags |= STEP_ANNOUNCED;
+    step->peer_off = off;
     if (is_notice(exec, index)) {
         --peer_of(exec, index)->open;
     }

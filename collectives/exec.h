@@ -68,6 +68,7 @@ enum { KVCL_EXEC_PULLS = 4, KVCL_EXEC_ANNOUNCES = 16 };
 typedef struct kvcl_exec_step {
     uint32_t next;
     uint8_t  flags;    /* exec.c */
+    uint64_t peer_off; /* RECV: as announced */
 } kvcl_exec_step_t;
 
 typedef struct kvcl_exec_queue {

@@ -9,6 +9,7 @@
 #include "collectives/plan.h"
 
 #include "base/error.h"
+#include "base/rand.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,31 @@ static void index_steps(kvcl_plan_t *plan, const sort_key_t *keys)
     }
 }
 
+/* The pair's bytes, mixed into the signature: the two ranks of a pair learn by any announcement that theirs differ. */
+static uint32_t sign_pair(const kvcl_plan_t *plan, uint32_t first, uint32_t n)
+{
+    uint64_t state = plan->signature, bytes = 0;
+    uint32_t i;
+
+    for (i = 0; i < n; ++i) {
+        bytes += plan->steps[plan->index[first + i]].len;
+    }
+    state ^= bytes << 8;
+    return plan->uneven ? (uint32_t)(kvcl_splitmix64(&state) >> 32) : plan->signature;
+}
+
+static void sign_pairs(kvcl_plan_t *plan)
+{
+    uint32_t i;
+
+    for (i = 0; i < plan->npeers; ++i) {
+        kvcl_plan_peer_t *peer = &plan->peers[i];
+
+        peer->send_signature = sign_pair(plan, peer->first_send, peer->sends);
+        peer->recv_signature = sign_pair(plan, peer->first_recv, peer->recvs);
+    }
+}
+
 static void link_dependents(kvcl_plan_t *plan)
 {
     uint32_t i;
@@ -167,6 +193,7 @@ kvcl_status_t kvcl_plan_seal(kvcl_plan_t *plan)
     }
     qsort(keys, plan->count, sizeof(*keys), compare_keys);
     index_steps(plan, keys);
+    sign_pairs(plan);
     link_dependents(plan);
     free(keys);
     return KVCL_OK;

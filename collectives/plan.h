@@ -7,7 +7,9 @@
  *
  * The two buffers are one, unless the collective has two (coll.h). The k-th SEND from a to b pairs with the k-th RECV
  * at b from a: peer_off is the SEND's off, and their lengths are equal. A step may start when the step `after` is done.
- * A step without bytes is a notification.
+ * A step without bytes is a notification. Where a rank does not know the SEND's off, peer_off is KVCL_PLAN_ANY and the
+ * announcement names it; such a plan is uneven: the lengths differ between pairs of ranks, and only the two of a pair
+ * know theirs.
  *
  * Invariants: after < own index, so a plan has no cycle. A failed append sticks in plan->status and
  * makes all later ones do nothing. After seal the plan is read-only and may be shared.
@@ -25,6 +27,7 @@
 
 #define KVCL_STEP_NONE UINT32_MAX
 #define KVCL_PLAN_COPY UINT64_MAX
+#define KVCL_PLAN_ANY  UINT64_MAX
 
 enum { KVCL_PLAN_MAX_STEPS = 1 << 20 };
 
@@ -33,7 +36,7 @@ typedef enum { KVCL_STEP_SEND, KVCL_STEP_RECV } kvcl_step_op_t;
 typedef struct kvcl_step {
     uint64_t       off;
     uint64_t       len;
-    uint64_t       peer_off; /* RECV */
+    uint64_t       peer_off; /* RECV; KVCL_PLAN_ANY: where the announcement says */
     uint64_t       with;     /* RECV: KVCL_PLAN_COPY, or the operand here */
     uint32_t       peer;
     uint32_t       after;     /* index of a step, or KVCL_STEP_NONE */
@@ -51,6 +54,8 @@ typedef struct kvcl_plan_peer {
     uint32_t recvs;
     uint32_t first_send;
     uint32_t first_recv;
+    uint32_t send_signature; /* of the announcements to and from it: the plan's, or, uneven, with the pair's bytes */
+    uint32_t recv_signature;
 } kvcl_plan_peer_t;
 
 typedef struct kvcl_plan {
@@ -61,6 +66,7 @@ typedef struct kvcl_plan {
     kvcl_plan_peer_t *peers;     /* sealed: by rank */
     uint32_t          npeers;
     uint32_t          signature; /* equal on all ranks of one collective (coll.c) */
+    int               uneven;
     kvcl_status_t     status;    /* of the appends */
 } kvcl_plan_t;
 

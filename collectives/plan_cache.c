@@ -88,6 +88,7 @@ static kvcl_status_t make(kvcl_plan_cache_t *cache, kvcl_plan_entry_t *entry, co
     entry->plan  = plan;
     entry->alg   = alg;
     entry->shape = *shape;
+    entry->shape.parts = NULL; /* the caller's */
     *entry_p     = entry;
     return KVCL_OK;
 }
@@ -98,6 +99,10 @@ kvcl_status_t kvcl_plan_cache_get(kvcl_plan_cache_t *cache, const kvcl_coll_alg_
     int                hit;
     kvcl_plan_entry_t *entry = find(cache, alg, shape, &hit);
 
+    if (shape->parts != NULL) {
+        entry = NULL;
+        hit   = 0;
+    }
     if (hit) {
         ++cache->hits;
     } else {

@@ -2,7 +2,8 @@
  * The plans made lately, by (algorithm, shape): the same broadcast again costs no planning.
  *
  * Owns the plans. A plan that is lent out is not evicted; when all entries are lent out a plan is made
- * for one use. Least recently used goes first. Lock: the caller's (the communicator's), for all calls.
+ * for one use, and so is that of a shape with parts. Least recently used goes first. Lock: the caller's (the
+ * communicator's), for all calls.
  */
 #ifndef KVCL_COLLECTIVES_PLAN_CACHE_H
 #define KVCL_COLLECTIVES_PLAN_CACHE_H

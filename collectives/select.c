@@ -30,6 +30,7 @@ const char kvcl_coll_default_table[] = "bcast:shm:0-inf:flat:0-17,"
                                        "allreduce:any:16K-inf:ring,"
                                        "reduce_scatter:any:0-inf:pairwise,"
                                        "alltoall:any:0-inf:pairwise,"
+                                       "alltoallv:any:0-inf:pairwise,"
                                        "gather:any:0-inf:flat,"
                                        "scatter:any:0-inf:flat";
 

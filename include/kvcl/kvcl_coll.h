@@ -97,6 +97,17 @@ KVCL_API kvcl_status_t kvcl_alltoall(kvcl_comm_h comm, const void *in, size_t le
                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
+ * As kvcl_alltoall with parts of several lengths: in_lens[r] bytes at in + in_offs[r] go to rank r, which gets them as
+ * its out_lens[s] bytes at out + out_offs[s], s being the sender: both ranks of a pair must name the same length, 0
+ * included. Each list has an entry for each rank, and is read during the call only; without offsets (NULL) the parts
+ * lie one behind another, in the order of ranks. Parts of in may overlap, those of out must not.
+ */
+KVCL_API kvcl_status_t kvcl_alltoallv(kvcl_comm_h comm, const void *in, const uint64_t *in_lens,
+                                      const uint64_t *in_offs, void *out, const uint64_t *out_lens,
+                                      const uint64_t *out_offs, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+    KVCL_MUST_CHECK;
+
+/**
  * The root gets every rank's len bytes, in rank order, at out (size * len bytes; not looked at elsewhere). The root's
  * in may be out + root * len.
  */

@@ -92,6 +92,7 @@ typedef struct kvcl_xfer_params {
  *   kvcl_allreduce            -                -
  *   kvcl_reduce_scatter       -                -
  *   kvcl_alltoall             -                -
+ *   kvcl_alltoallv            -                -
  *   kvcl_gather               -                -
  *   kvcl_scatter              -                -
  *   kvcl_store_get            -                status

@@ -11,6 +11,7 @@
 #include <kvcl/kvcl_coll.h>
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 /* ---- checks ---- */
 
@@ -111,6 +112,9 @@ static kvcl_status_t check_buffers(const kvcl_coll_call_t *call)
     side_t        in, out;
     uint64_t      all;
 
+    if (call->kind == KVCL_COLL_ALLTOALLV) {
+        return KVCL_OK; /* start_alltoallv has */
+    }
     if (call->kind == KVCL_COLL_BCAST) {
         return ((call->len > 0) && (call->buf == NULL))
                    ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the buffer is NULL", call->name) : KVCL_OK;
@@ -162,6 +166,122 @@ static kvcl_status_t start_reduction(kvcl_coll_call_t *call, size_t count, kvcl_
     }
     call->reduction = 1 + ((uint32_t)dtype << 8) + (uint32_t)op;
     return start(call, params, req_p);
+}
+
+/* ---- parts of several lengths ---- */
+
+/* offs of parts that lie one behind another. */
+static kvcl_status_t place_parts(const kvcl_coll_call_t *call, const char *name, const uint64_t *lens, uint64_t *offs)
+{
+    uint64_t at = 0;
+    int      r;
+
+    for (r = 0; r < call->comm->size; ++r) {
+        offs[r] = at;
+        if (__builtin_add_overflow(at, lens[r], &at)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the parts of %s are more than 2^64 bytes", call->name, name);
+        }
+    }
+    return KVCL_OK;
+}
+
+typedef struct span {
+    uint64_t from;
+    uint64_t to;
+} span_t;
+
+static int compare_spans(const void *a, const void *b)
+{
+    const span_t *x = a, *y = b;
+
+    return (x->from > y->from) - (x->from < y->from);
+}
+
+/* The parts of one side, in order: do they share a byte? spans: room for them. @return the bytes up to their end. */
+static kvcl_status_t check_parts(const kvcl_coll_call_t *call, const char *name, const uint64_t *lens,
+                                 const uint64_t *offs, bool apart, span_t *spans, span_t *all_p)
+{
+    size_t n = 0, i;
+    int    r;
+
+    for (r = 0; r < call->comm->size; ++r) {
+        if (lens[r] > 0) {
+            spans[n] = (span_t){offs[r], 0};
+            if (__builtin_add_overflow(offs[r], lens[r], &spans[n].to)) {
+                return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the part of %s for rank %d ends behind 2^64", call->name,
+                                 name, r);
+            }
+            ++n;
+        }
+    }
+    qsort(spans, n, sizeof(*spans), compare_spans);
+    *all_p = (n > 0) ? spans[0] : (span_t){0, 0};
+    for (i = 1; i < n; ++i) {
+        if (apart && (spans[i].from < spans[i - 1].to)) {
+            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: two parts of %s overlap at %llu", call->name, name,
+                             (unsigned long long)spans[i].from);
+        }
+        all_p->to = (spans[i].to > all_p->to) ? spans[i].to : all_p->to;
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t check_alltoallv(const kvcl_coll_call_t *call, span_t *spans)
+{
+    const kvcl_coll_parts_t *parts  = call->parts;
+    const uint64_t          give   = parts->send_lens[call->comm->rank], take = parts->recv_lens[call->comm->rank];
+    const uintptr_t         in     = (uintptr_t)call->in, out = (uintptr_t)call->buf;
+    span_t                  from   = {0, 0}, to = {0, 0};
+    kvcl_status_t           status = check_parts(call, "in", parts->send_lens, parts->send_offs, false, spans, &from);
+
+    if (status == KVCL_OK) {
+        status = check_parts(call, "out", parts->recv_lens, parts->recv_offs, true, spans, &to);
+    }
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (((from.to > 0) && (in == 0)) || ((to.to > 0) && (out == 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", call->name, ((from.to > 0) && (in == 0)) ? "in"
+                                                                                                            : "out");
+    }
+    if (give != take) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: this rank gives itself %llu bytes and takes %llu", call->name,
+                         (unsigned long long)give, (unsigned long long)take);
+    }
+    if ((from.to > 0) && (to.to > 0) && (in + from.from < out + to.to) && (out + to.from < in + from.to)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: in and out overlap: give it two buffers", call->name);
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t start_alltoallv(kvcl_coll_call_t *call, kvcl_coll_parts_t *parts,
+                                     const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    const size_t  size   = (size_t)call->comm->size;
+    uint64_t      *offs  = calloc(2 * size, sizeof(*offs));
+    span_t        *spans = calloc(size, sizeof(*spans));
+    kvcl_status_t status = KVCL_OK;
+
+    if ((offs == NULL) || (spans == NULL)) {
+        status = kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call->name);
+    }
+    if ((status == KVCL_OK) && (parts->send_offs == NULL)) {
+        parts->send_offs = offs;
+        status           = place_parts(call, "in", parts->send_lens, offs);
+    }
+    if ((status == KVCL_OK) && (parts->recv_offs == NULL)) {
+        parts->recv_offs = offs + size;
+        status           = place_parts(call, "out", parts->recv_lens, offs + size);
+    }
+    if (status == KVCL_OK) {
+        status = check_alltoallv(call, spans);
+    }
+    if (status == KVCL_OK) {
+        status = start(call, params, req_p);
+    }
+    free(offs);
+    free(spans);
+    return status;
 }
 
 /* ---- the calls ---- */
@@ -233,6 +353,26 @@ kvcl_status_t kvcl_alltoall(kvcl_comm_h comm, const void *in, size_t len, void *
                              .comm = comm, .buf = out, .in = in, .len = len};
 
     return start(&call, params, req_p);
+}
+
+kvcl_status_t kvcl_alltoallv(kvcl_comm_h comm, const void *in, const uint64_t *in_lens, const uint64_t *in_offs,
+                             void *out, const uint64_t *out_lens, const uint64_t *out_offs,
+                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
+{
+    kvcl_coll_parts_t parts = {.send_lens = in_lens, .send_offs = in_offs, .recv_lens = out_lens,
+                               .recv_offs = out_offs};
+    kvcl_coll_call_t  call  = {.name = "kvcl_alltoallv", .call = KVCL_CALL_ALLTOALLV, .kind = KVCL_COLL_ALLTOALLV,
+                               .comm = comm, .buf = out, .in = in, .parts = &parts};
+    kvcl_status_t     status = kvcl_comm_check(comm, 0, "kvcl_alltoallv");
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((in_lens == NULL) || (out_lens == NULL)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_alltoallv: %s is NULL: it needs one length for each rank",
+                         (in_lens == NULL) ? "in_lens" : "out_lens");
+    }
+    return start_alltoallv(&call, &parts, params, req_p);
 }
 
 kvcl_status_t kvcl_gather(kvcl_comm_h comm, int root, const void *in, size_t len, void *out,

@@ -61,6 +61,20 @@ void kvcl_coll_replay(kvcl_coll_op_t *op)
     }
 }
 
+void kvcl_coll_refuse(kvcl_context_h ctx, const kvcl_coll_comm_t *cc, uint64_t seq)
+{
+    early_t *early, *next;
+
+    kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
+        if ((early->msg.comm == cc->id) && (early->msg.seq == seq)) {
+            if (early->msg.kind == KVCL_COLL_ANNOUNCE) {
+                kvcl_coll_try_abort(cc, seq, early->peer, KVCL_ERR_INVALID_PARAM);
+            }
+            drop(early);
+        }
+    }
+}
+
 /* Is there room for one more message of this peer? Expired messages make room. */
 static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
 {

@@ -29,7 +29,7 @@ static kvcl_status_t borrow_plan(kvcl_coll_call_t *call, kvcl_coll_comm_t **cc_p
     kvcl_coll_shape_t      shape = {.rank = (uint32_t)call->comm->rank, .size = (uint32_t)call->comm->size,
                                     .root = (uint32_t)call->root, .path = KVCL_COLL_PATH_NET, .len = call->len,
                                     .chunk = ctx->config.coll_chunk, .elem = call->elem,
-                                    .reduction = call->reduction};
+                                    .reduction = call->reduction, .parts = call->parts};
     const kvcl_coll_alg_t *alg;
     kvcl_status_t         status;
     bool                  tried;
@@ -38,7 +38,8 @@ static kvcl_status_t borrow_plan(kvcl_coll_call_t *call, kvcl_coll_comm_t **cc_p
     status = kvcl_coll_comm_get(call->comm, cc_p);
     tried  = (status == KVCL_OK) && (*cc_p)->stage.tried;
     kvcl_unlock(ctx);
-    if ((status == KVCL_OK) && (shape.size > 1) && ((call->cache != NULL) || (call->len >= KVCL_COLL_STAGE_MIN))) {
+    if ((status == KVCL_OK) && (shape.size > 1) &&
+        ((call->cache != NULL) || (call->parts != NULL) || (call->len >= KVCL_COLL_STAGE_MIN))) {
         status = kvcl_coll_comm_path(call->comm, *cc_p, &shape.path);
     }
     if ((status == KVCL_OK) && (call->cache == NULL) && (shape.path == KVCL_COLL_PATH_SHM)) {
@@ -92,9 +93,12 @@ static bool has_root(kvcl_coll_kind_t kind)
 /* The caller's buffers, or one for the regions of the algorithm. */
 static kvcl_status_t set_buffers(const kvcl_coll_call_t *call, kvcl_coll_op_t *op)
 {
+    kvcl_coll_shape_t shape = op->plan->shape;
     kvcl_coll_bytes_t bytes;
-    kvcl_status_t     status = kvcl_coll_buffer_bytes(op->plan->alg, &op->plan->shape, &bytes);
+    kvcl_status_t     status;
 
+    shape.parts = call->parts;
+    status      = kvcl_coll_buffer_bytes(op->plan->alg, &shape, &bytes);
     if (status != KVCL_OK) {
         return status;
     }
@@ -186,6 +190,7 @@ static void place_my_part(const kvcl_coll_call_t *call, void *work)
     const bool     is_root = (call->comm->rank == call->root);
     char           *out    = call->buf;
     const char     *in     = call->in;
+    uint64_t       len     = call->len;
 
     switch (call->kind) {
     case KVCL_COLL_ALLREDUCE:
@@ -201,6 +206,11 @@ static void place_my_part(const kvcl_coll_call_t *call, void *work)
         out += at;
         in += at;
         break;
+    case KVCL_COLL_ALLTOALLV:
+        len = call->parts->send_lens[call->comm->rank];
+        in  = (len > 0) ? (in + call->parts->send_offs[call->comm->rank]) : NULL;
+        out = (len > 0) ? (out + call->parts->recv_offs[call->comm->rank]) : NULL;
+        break;
     case KVCL_COLL_GATHER:
         out = is_root ? (out + at) : NULL;
         break;
@@ -211,7 +221,7 @@ static void place_my_part(const kvcl_coll_call_t *call, void *work)
         return;
     }
     if ((in != out) && (in != NULL) && (out != NULL)) {
-        kvcl_copy_bytes(out, in, call->len);
+        kvcl_copy_bytes(out, in, len);
     }
 }
 
@@ -225,6 +235,7 @@ static kvcl_status_t finish_empty(const kvcl_coll_call_t *call, kvcl_coll_comm_t
     place_my_part(call, NULL);
     kvcl_lock(ctx);
     cc->seqs = ++call->comm->coll_seq;
+    kvcl_coll_refuse(ctx, cc, cc->seqs - 1);
     kvcl_plan_cache_put(&cc->plans, plan);
     kvcl_unlock(ctx);
     return kvcl_req_instant(ctx, KVCL_OK, call->len, &call->params, req_p);

@@ -22,6 +22,7 @@ typedef struct kvcl_coll_call {
     kvcl_cache_h       cache;
     const kvcl_sel_t   *sel;
     uint64_t           len;       /* as kvcl_coll_shape_t.len */
+    const kvcl_coll_parts_t *parts; /* of an alltoallv: read during the call */
     uint32_t           elem;      /* as there, and so is reduction */
     uint32_t           reduction;
     kvcl_reduce_fn_t   reduce;

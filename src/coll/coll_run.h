@@ -183,6 +183,7 @@ kvcl_status_t kvcl_coll_error_of(int32_t status); /* of a message: KVCL_ERR_CANC
 void kvcl_coll_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                           const void *data, size_t len);
 void kvcl_coll_replay(kvcl_coll_op_t *op); /* handles the early messages of op */
+void kvcl_coll_refuse(kvcl_context_h ctx, const kvcl_coll_comm_t *cc, uint64_t seq); /* of one without steps here */
 /** Drop the early messages of a peer (NULL: of all) and of a communicator (0: of all). */
 void kvcl_coll_forget(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t comm);
 

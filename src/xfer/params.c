@@ -66,6 +66,7 @@ static const struct {
     [KVCL_CALL_ALLREDUCE] = {"kvcl_allreduce", 0, 0},
     [KVCL_CALL_REDUCE_SCATTER] = {"kvcl_reduce_scatter", 0, 0},
     [KVCL_CALL_ALLTOALL] = {"kvcl_alltoall", 0, 0},
+    [KVCL_CALL_ALLTOALLV] = {"kvcl_alltoallv", 0, 0},
     [KVCL_CALL_GATHER] = {"kvcl_gather", 0, 0},
     [KVCL_CALL_SCATTER] = {"kvcl_scatter", 0, 0},
     [KVCL_CALL_STORE_GET] = {"kvcl_store_get", 0, STATUS},

@@ -1,5 +1,6 @@
 /*
- * What kvcl_get_vec, kvcl_put_vec and notifications refuse (errors.h): a sentence about a piece has its index.
+ * What kvcl_get_vec, kvcl_put_vec, notifications and kvcl_alltoallv refuse (errors.h): a sentence about a piece has its
+ * index.
  */
 #include "test/api/errors.h"
 
@@ -77,6 +78,23 @@ START_TEST(notifications_are_checked)
 }
 END_TEST
 
+START_TEST(parts_of_several_lengths_are_checked)
+{
+    static const uint64_t parts[] = {8, 4, UINT64_MAX - 3};
+
+    REFUSED(INVALID_PARAM, "in and out overlap",
+            kvcl_alltoallv(world, out.bytes, parts, NULL, out.bytes, parts, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "out_lens is NULL",
+            kvcl_alltoallv(world, out.bytes, parts, NULL, out.bytes + 8, NULL, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "in is NULL",
+            kvcl_alltoallv(world, NULL, parts, NULL, out.bytes + 8, parts, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "this rank gives itself 8 bytes and takes 4",
+            kvcl_alltoallv(world, out.bytes, parts, NULL, out.bytes + 8, parts + 1, NULL, NULL, &out.req));
+    REFUSED(INVALID_PARAM, "ends behind 2^64",
+            kvcl_alltoallv(world, out.bytes, parts, parts + 2, out.bytes + 8, parts, NULL, NULL, &out.req));
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("errors_vec");
@@ -88,6 +106,7 @@ int main(void)
     tcase_add_checked_fixture(tc, open_world, close_world);
     tcase_add_test(tc, remote_pieces_are_checked);
     tcase_add_test(tc, notifications_are_checked);
+    tcase_add_test(tc, parts_of_several_lengths_are_checked);
     suite_add_tcase(suite, tc);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -13,6 +13,7 @@ static kvcl_status_t    statuses[4];
 static uint8_t          copies[4];
 static kvcl_recv_info_t info;
 static char             value[256], gathered[256] __attribute__((aligned(8)));
+static uint64_t         part_lens[1] = {8};
 
 static void open_params(void)
 {
@@ -61,6 +62,7 @@ CALL(allgather, world, plain, 8, gathered)
 CALL(allreduce, world, gathered, gathered, 8, KVCL_DTYPE_F32, KVCL_REDUCE_SUM)
 CALL(reduce_scatter, world, gathered, gathered, 8, KVCL_DTYPE_F32, KVCL_REDUCE_SUM)
 CALL(alltoall, world, plain, 8, gathered)
+CALL(alltoallv, world, plain, part_lens, NULL, gathered, part_lens, NULL)
 CALL(gather, world, 0, plain, 8, gathered)
 CALL(scatter, world, 0, plain, 8, gathered)
 CALL(store_get, store, keys, 2, cache, good_ids, NULL)
@@ -142,7 +144,8 @@ static const struct {
 } calls[] = {ROW(get), ROW(put), ROW(xfer_prepare), ROW(xfer_post), ROW(get_bytes), ROW(put_bytes),
              ROW(get_vec), ROW(put_vec), ROW(notify), ROW(send),
              ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
-             ROW(allgather), ROW(allreduce), ROW(reduce_scatter), ROW(alltoall), ROW(gather), ROW(scatter),
+             ROW(allgather), ROW(allreduce), ROW(reduce_scatter), ROW(alltoall), ROW(alltoallv), ROW(gather),
+             ROW(scatter),
              ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
              ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values),
              {"kvcl_store_value_sizes", call_store_value_sizes_post},

@@ -193,6 +193,77 @@ static void alltoall_of_all_lengths(world_t *w)
     free(out);
 }
 
+/* What rank s gives to rank d; nothing of some pairs. */
+static size_t given(int s, int d, size_t mean)
+{
+    return ((s + d) % 4 == 3) ? 0 : ((mean * (size_t)(1 + ((s + (2 * d)) % 3))) / 2);
+}
+
+/* Parts of in lie behind one another or with gaps, those of out in the order of ranks or in the opposite one. */
+static void alltoallv_once(world_t *w, size_t mean, bool spread)
+{
+    const size_t  size = (size_t)w->size;
+    uint64_t      *lens = calloc(4 * size, sizeof(*lens)), *offs = lens + (2 * size), sent = 0, got = 0;
+    unsigned char *in = malloc(((2 * mean) + 8) * size), *out = malloc(((2 * mean) + 8) * size);
+    kvcl_req_h    req = NULL;
+    int           i;
+
+    for (i = 0; i < w->size; ++i) {
+        const size_t from = spread ? (size - 1 - (size_t)i) : (size_t)i;
+
+        lens[i]           = given(w->rank, i, mean);
+        offs[i]           = sent;
+        sent             += lens[i] + (spread ? 5 : 0);
+        lens[size + from] = given((int)from, w->rank, mean);
+        offs[size + from] = got;
+        got              += lens[size + from];
+        fill(in + offs[i], lens[i], w->rank, i);
+    }
+    CHECK(w, DO(kvcl_alltoallv(w->comm, in, lens, spread ? offs : NULL, out, lens + size, spread ? offs + size : NULL,
+                               NULL, &req)) == KVCL_OK, "%zu", mean);
+    for (i = 0; i < w->size; ++i) {
+        CHECK(w, holds(out + offs[size + (size_t)i], lens[size + (size_t)i], i, w->rank), "%zu from %d", mean, i);
+    }
+    free(lens);
+    free(in);
+    free(out);
+}
+
+static void alltoallv_of_all_lengths(world_t *w)
+{
+    size_t i;
+
+    for (i = 0; i < LENGTHS; ++i) {
+        alltoallv_once(w, lengths[i], false);
+        alltoallv_once(w, lengths[i], true);
+    }
+}
+
+/* Rank 0 gives rank 1 other lengths than that takes: longer ones, nothing, something. The two learn it, and so do the
+ * others, unless they have finished. */
+static void alltoallv_of_lengths_that_differ(world_t *w)
+{
+    static const uint64_t gives[] = {2000, 600000, 300000, 300000, 10}, takes[] = {1000, 300000, 600000, 299999, 0};
+    uint64_t              *lens = calloc(2 * (size_t)w->size, sizeof(*lens));
+    unsigned char         *buf = calloc(2, 600000);
+    kvcl_req_h            req;
+    kvcl_status_t         status;
+    size_t                i;
+
+    for (i = 0; (w->size > 1) && (i < sizeof(gives) / sizeof(gives[0])); ++i) {
+        lens[1]                 = (w->rank == 0) ? gives[i] : 0;
+        lens[(size_t)w->size]   = (w->rank == 1) ? takes[i] : 0;
+        req                     = NULL;
+        status = DO(kvcl_alltoallv(w->comm, buf, lens, NULL, buf + 600000, lens + w->size, NULL, NULL, &req));
+        CHECK(w, (status == KVCL_ERR_INVALID_PARAM) || (w->rank > ((takes[i] > 0) ? 1 : 0)), "%zu: %s", i,
+              kvcl_status_text(status));
+        req = NULL;
+        CHECK(w, DO(kvcl_barrier(w->comm, NULL, &req)) == KVCL_OK, "barrier");
+    }
+    free(lens);
+    free(buf);
+}
+
 static void gather_to_every_root(world_t *w)
 {
     unsigned char *mine = malloc(LONG + 5), *all = malloc((LONG + 5) * (size_t)w->size);
@@ -408,6 +479,8 @@ int main(int argc, char **argv)
         CASE(allreduce_of_every_type_and_operation),
         CASE(reduce_scatter_of_all_lengths),
         CASE(alltoall_of_all_lengths),
+        CASE(alltoallv_of_all_lengths),
+        CASE(alltoallv_of_lengths_that_differ),
         CASE(gather_to_every_root),
         CASE(scatter_from_every_root),
         CASE(allgather_of_long_parts),

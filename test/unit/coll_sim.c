@@ -475,17 +475,19 @@ static void check_end(sim_t *sim)
 
 static void open_sim(sim_t *sim)
 {
-    kvcl_coll_shape_t shape = sim->params->shape;
+    kvcl_coll_shape_t shape;
     uint32_t          r;
 
-    sim->ranks = calloc(shape.size, sizeof(*sim->ranks));
+    sim->ranks = calloc(sim->params->shape.size, sizeof(*sim->ranks));
     if (sim->ranks == NULL) {
         abort();
     }
-    for (r = 0; (r < shape.size) && !sim->wrong; ++r) {
+    for (r = 0; (r < sim->params->shape.size) && !sim->wrong; ++r) {
         sim_rank_t *rank = &sim->ranks[r];
 
-        shape.rank  = r;
+        shape      = sim->params->shape;
+        shape.rank = r;
+        sim_parts_init(sim->alg, &shape);
         rank->shape = shape;
         if (kvcl_coll_plan(sim->alg, &shape, &rank->plan) != KVCL_OK) {
             complain(sim, "no plan for rank %u: %s", r, kvcl_last_error());
@@ -512,6 +514,7 @@ static void close_sim(sim_t *sim)
         sim_bytes_fini(&sim->ranks[r].in, &sim->ranks[r].out);
         free(sim->ranks[r].rounds);
         free(sim->ranks[r].early);
+        sim_parts_fini(&sim->ranks[r].shape);
     }
     free(sim->ranks);
     free(sim->items);

@@ -14,6 +14,47 @@ static uint8_t given(uint32_t r, uint64_t i)
     return (uint8_t)((r * 31) + (i * 167) + (i >> 8) + 13);
 }
 
+/* The bytes that rank s gives to rank d of an alltoallv; the mean is an argument as the shape's len is 0. */
+static uint64_t part_len(uint32_t s, uint32_t d, uint64_t mean)
+{
+    return ((s + (3 * d)) % 5 == 0) ? 0 : (mean * ((s * 5) + (d * 7)) % (2 * mean + 1));
+}
+
+void sim_parts_init(const kvcl_coll_alg_t *alg, kvcl_coll_shape_t *shape)
+{
+    const uint32_t    n = shape->size, r = shape->rank;
+    kvcl_coll_parts_t *parts;
+    uint64_t          *words, sent = 0, got = 0;
+    uint32_t          i;
+
+    if (alg->kind != KVCL_COLL_ALLTOALLV) {
+        return;
+    }
+    parts = malloc(sizeof(*parts) + (((4 * (size_t)n) + 1) * sizeof(*words)));
+    if (parts == NULL) {
+        abort();
+    }
+    words  = (uint64_t *)(parts + 1);
+    *parts = (kvcl_coll_parts_t){words, words + n, words + (2 * n), words + (3 * n)};
+    for (i = 0; i < n; ++i) { /* a gap in front of each part, and out in the opposite order */
+        words[i]           = part_len(r, i, shape->len);
+        words[n + i]       = ++sent;
+        sent              += words[i];
+        words[(2 * n) + (n - 1 - i)] = part_len(n - 1 - i, r, shape->len);
+        words[(3 * n) + (n - 1 - i)] = got;
+        got               += words[(2 * n) + (n - 1 - i)];
+    }
+    words[4 * n] = shape->len; /* for sim_expected */
+    shape->parts = parts;
+    shape->len   = 0;
+}
+
+void sim_parts_fini(kvcl_coll_shape_t *shape)
+{
+    free((void *)(uintptr_t)shape->parts);
+    shape->parts = NULL;
+}
+
 static void alloc_bytes(sim_bytes_t *to, uint64_t len, uint32_t rank)
 {
     *to = (sim_bytes_t){malloc(len + 1), calloc(1, len + 1), len};
@@ -62,6 +103,9 @@ void sim_bytes_init(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape, 
     case KVCL_COLL_ALLTOALL:
         give(out, mine, len, r, mine);
         break;
+    case KVCL_COLL_ALLTOALLV:
+        give(out, shape->parts->recv_offs[r], shape->parts->recv_lens[r], r, shape->parts->send_offs[r]);
+        break;
     case KVCL_COLL_REDUCE_SCATTER:
         give(out, 0, len, r, mine);
         break;
@@ -104,6 +148,23 @@ const uint8_t *sim_result_of(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t
     return out->bytes;
 }
 
+/* Byte i that a rank has after an alltoallv. */
+static uint8_t expected_part(const kvcl_coll_shape_t *shape, uint64_t i)
+{
+    const kvcl_coll_parts_t *parts = shape->parts;
+    const uint64_t          mean = ((const uint64_t *)(parts + 1))[4 * shape->size];
+    uint64_t                at = 1;
+    uint32_t                s = 0, d;
+
+    while ((i < parts->recv_offs[s]) || (i - parts->recv_offs[s] >= parts->recv_lens[s])) {
+        ++s; /* the parts lie one behind another: one of them has it */
+    }
+    for (d = 0; d < shape->rank; ++d) {
+        at += part_len(s, d, mean) + 1;
+    }
+    return given(s, at + (i - parts->recv_offs[s]));
+}
+
 uint8_t sim_expected(kvcl_coll_kind_t kind, const kvcl_coll_shape_t *shape, uint64_t i)
 {
     const uint64_t mine = shape->rank * shape->len, owner = (shape->len > 0) ? (i / shape->len) : 0;
@@ -122,6 +183,8 @@ uint8_t sim_expected(kvcl_coll_kind_t kind, const kvcl_coll_shape_t *shape, uint
         return given((uint32_t)owner, i % shape->len);
     case KVCL_COLL_ALLTOALL:
         return given((uint32_t)owner, mine + (i % shape->len));
+    case KVCL_COLL_ALLTOALLV:
+        return expected_part(shape, i);
     case KVCL_COLL_SCATTER:
         return given(shape->root, mine + i);
     default:

@@ -16,6 +16,10 @@ typedef struct sim_bytes {
     uint64_t len;
 } sim_bytes_t;
 
+/** The parts of an alltoallv at shape->rank of shape->len bytes on average; others have none. */
+void sim_parts_init(const kvcl_coll_alg_t *alg, kvcl_coll_shape_t *shape);
+void sim_parts_fini(kvcl_coll_shape_t *shape);
+
 /** What the caller of the executor prepares. Where the collective has one buffer, in is out. */
 void sim_bytes_init(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape, sim_bytes_t *in, sim_bytes_t *out);
 void sim_bytes_fini(sim_bytes_t *in, sim_bytes_t *out);
