@@ -1,7 +1,8 @@
 """Communicators and transfers over them."""
 
+import array
 import enum
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kvcl
 from ._cache import Cache
@@ -234,8 +235,17 @@ class Comm(_kvcl.Comm):
         return self._collective(Request(), Kind.REDUCE_SCATTER, 0, buffer, out, dtype_number(buffer, dtype),
                                 op_number(op), timeout)
 
-    def all_to_all(self, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request:
-        """Give each rank its part of the buffer; out gets each rank's part for this one."""
+    def all_to_all(self, buffer: Any, out: Any, *, lengths: Optional[Sequence[int]] = None,
+                   out_lengths: Optional[Sequence[int]] = None, timeout: Optional[float] = None) -> Request:
+        """Give each rank its part of the buffer; out gets each rank's part for this one.
+
+        lengths and out_lengths, both or none: the bytes for and from each rank, where they are not all equal.
+        """
+        if (lengths is None) != (out_lengths is None):
+            raise ValueError("all_to_all: give lengths and out_lengths, or neither")
+        if lengths is not None and out_lengths is not None:
+            return self._exchange(Request(), buffer, array.array("Q", lengths), out, array.array("Q", out_lengths),
+                                  timeout)
         return self._collective(Request(), Kind.ALLTOALL, 0, buffer, out, 0, 0, timeout)
 
     def all_gather_into(self, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request:

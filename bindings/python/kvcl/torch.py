@@ -25,7 +25,6 @@ from . import ANY_SOURCE, Comm, Context, Request
 _OPS = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.PRODUCT, "prod"), (dist.ReduceOp.MIN, "min"),
         (dist.ReduceOp.MAX, "max"), (dist.ReduceOp.BAND, "and"), (dist.ReduceOp.BOR, "or"),
         (dist.ReduceOp.BXOR, "xor"))
-_OWN_TAGS = 1 << 63  # of the exchanges inside a collective; a user's are below 2^32
 
 
 def _op(opts: Any) -> str:
@@ -160,7 +159,6 @@ class ProcessGroup(dist.ProcessGroup):
         self.comm = comm
         self._context = context  # the group that owns it closes it
         self._timeout = timeout
-        self._exchanges = 0
         self._futures: Optional[_Finisher] = None
 
     # ---- what torch asks of a group ----
@@ -336,34 +334,37 @@ class ProcessGroup(dist.ProcessGroup):
         if not output_sizes and not input_sizes:
             request = self.comm.all_to_all(_bytes(source), _bytes(whole), timeout=self._limit(opts))
             return Work(self, [request], [output], after)
-        each = [n // self.size() for n in (whole.shape[0], source.shape[0])]
-        work = self._exchange(list(whole.split(output_sizes or [each[0]] * self.size())),
-                              list(source.split(input_sizes or [each[1]] * self.size())), opts)
-        return Work(self, work._requests, [output], work._after + after)
+        request = self.comm.all_to_all(_bytes(source), _bytes(whole), lengths=self._row_bytes(source, input_sizes),
+                                       out_lengths=self._row_bytes(whole, output_sizes), timeout=self._limit(opts))
+        return Work(self, [request], [output], after)
+
+    def _row_bytes(self, tensor: torch.Tensor, rows: List[int]) -> List[int]:
+        """The bytes of each rank's rows; without a list of rows, of equal shares."""
+        rows = rows or [tensor.shape[0] // self.size()] * self.size()
+        row = tensor.element_size()
+        for n in tensor.shape[1:]:
+            row *= n
+        return [n * row for n in rows]
 
     def alltoall(self, outputs: List[torch.Tensor], tensors: List[torch.Tensor],
                  opts: Any = None) -> Work:
         return self._exchange(outputs, tensors, opts)
 
     def _exchange(self, outputs: List[torch.Tensor], tensors: List[torch.Tensor], opts: Any) -> Work:
-        """Tensors of any lengths: a send to and a recv from every other rank."""
-        me, seconds = self.rank(), self._limit(opts)
+        """Tensors of any lengths, by way of one buffer on each side."""
         if len(outputs) != self.size() or len(tensors) != self.size():
             raise ValueError(f"all_to_all: {self.size()} tensors are needed on each side, one for each rank")
-        self._exchanges += 1
-        tag, requests, after = _OWN_TAGS + self._exchanges, [], []  # type: ignore[var-annotated]
-        for distance in range(1, self.size()):
-            source = (me - distance) % self.size()
-            if outputs[source].numel() > 0:
-                requests.append(self.comm.recv_bytes(source, tag, _bytes(self._into(outputs[source], after)),
-                                                     timeout=seconds))
-        for distance in range(1, self.size()):
-            target = (me + distance) % self.size()
-            if tensors[target].numel() > 0:
-                requests.append(self.comm.send_bytes(target, tag, _bytes(tensors[target].contiguous()),
-                                                     timeout=seconds))
-        outputs[me].copy_(tensors[me].view(outputs[me].shape))
-        return Work(self, requests, list(outputs), after)
+        lengths = [t.numel() * t.element_size() for t in outputs]
+        flat = torch.empty(sum(lengths), dtype=torch.uint8)
+        source = torch.cat([_bytes(t.contiguous()) for t in tensors])
+        request = self.comm.all_to_all(source, flat, lengths=[t.numel() * t.element_size() for t in tensors],
+                                       out_lengths=lengths, timeout=self._limit(opts))
+
+        def give() -> None:
+            for tensor, part in zip(outputs, flat.split(lengths)):
+                tensor.copy_(part.view(tensor.dtype).view(tensor.shape))
+
+        return Work(self, [request], list(outputs), [give])
 
     def send(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor = _one(tensors).contiguous()

@@ -118,8 +118,25 @@ def exchanges():
             dist.all_to_all_single(out, x, split, split, group=group)
             return [out]
 
+        def some_empty(group):
+            given = [(count if (RANK + r) % 3 else 0) for r in range(SIZE)]
+            taken = [(count if (RANK + r) % 3 else 0) for r in range(SIZE)]
+            out = torch.zeros(sum(taken), dtype=torch.int16)
+            dist.all_to_all_single(out, data(torch.int16, sum(given), RANK), taken, given, group=group)
+            return [out]
+
         both(f"all_to_all_single {count}", single)
         both("all_to_all_single, uneven", uneven)
+        whole = some_empty(None)[0]
+        want = [(torch.arange(sum(count if (s + r) % 3 else 0 for r in range(SIZE))) * 7 + s * 4) % 3 + 1
+                for s in range(SIZE)]
+        ends = [[sum(count if (s + r) % 3 else 0 for r in range(n)) for n in range(SIZE + 1)] for s in range(SIZE)]
+        assert torch.equal(whole, torch.cat([want[s][ends[s][RANK]:ends[s][RANK + 1]] for s in range(SIZE)]).short())
+    try:
+        dist.all_to_all_single(torch.zeros(3 * SIZE), torch.zeros(3 * SIZE), [3] * SIZE, [3] * (SIZE - 1) + [2])
+        raise AssertionError("splits that are not the whole tensor were taken")
+    except (ValueError, RuntimeError):
+        pass
     mine = [torch.full((r + 1,), float(RANK)) for r in range(SIZE)]
     out = [torch.zeros(RANK + 1) for _ in range(SIZE)]
     dist.all_to_all(out, mine)

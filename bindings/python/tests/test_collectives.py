@@ -69,6 +69,11 @@ def test_exchanges():
         assert out == b"".join(text(r, me) for r in range(size))
         world.all_gather_into(text(me, 0), out).wait()
         assert out == b"".join(text(r, 0) for r in range(size))
+        given = [part // (1 + (me + r) % 3) for r in range(size)]
+        out = bytearray(sum(given))  # from rank r as many
+        world.all_to_all(b"".join(text(me, r)[:given[r]] for r in range(size)), out, lengths=given,
+                         out_lengths=given).wait()
+        assert out == b"".join(text(r, me)[:given[r]] for r in range(size))
         for root in range(size):
             out = bytearray(size * part)
             world.gather(root, text(me, root), out if me == root else None).wait()
@@ -88,6 +93,12 @@ def test_wrong_arguments(ctx):
         world.all_reduce(data, dtype="complex64")
     with pytest.raises(ValueError, match="8 bytes of input and 4 of output do not fit 1 ranks"):
         world.all_to_all(data, bytearray(4))
+    with pytest.raises(ValueError, match="the lengths of the input do not cut its 8 bytes into parts for 1 ranks"):
+        world.all_to_all(data, bytearray(8), lengths=[4, 4], out_lengths=[8])
+    with pytest.raises(ValueError, match="the lengths of the output do not cut its 8 bytes"):
+        world.all_to_all(data, bytearray(8), lengths=[8], out_lengths=[4])
+    with pytest.raises(ValueError, match="lengths and out_lengths, or neither"):
+        world.all_to_all(data, bytearray(8), lengths=[8])
     with pytest.raises(ValueError, match="whole elements"):
         world.all_reduce(bytearray(7), dtype="f32")
     with pytest.raises(ValueError, match="does not reduce f64"):

@@ -125,3 +125,49 @@ PyObject *kvpy_comm_collective(PyObject *self, PyObject *args)
     KVPY_POST(op, status, post(op, &a, (in != Py_None) ? op->bufs[0].ptr : op->bufs[1].ptr, op->bufs[1].ptr, part));
     return kvpy_op_posted(op, status);
 }
+
+/* Do the lengths, one u64 for each rank, fill the buffer? */
+static int check_lengths(const Py_buffer *lens, const kvpy_op_t *op, size_t i, const args_t *a)
+{
+    const size_t   n = (size_t)lens->len / sizeof(uint64_t);
+    const uint64_t *at = lens->buf, *end = at + n;
+    uint64_t       left = op->bufs[i].len;
+
+    for (; (at < end) && (*at <= left); ++at) {
+        left -= *at;
+    }
+    if ((n == (size_t)kvcl_comm_size(a->comm->handle)) && (at == end) && (left == 0)) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "all_to_all: the lengths of the %s do not cut its %zu bytes into parts for %d ranks",
+                 (i == 0) ? "input" : "output", op->bufs[i].len, kvcl_comm_size(a->comm->handle));
+    return -1;
+}
+
+/* _exchange(request, in, in_lens, out, out_lens, timeout): lengths as arrays of u64. */
+PyObject *kvpy_comm_exchange(PyObject *self, PyObject *args)
+{
+    args_t        a = {.comm = (kvpy_obj_t *)self};
+    PyObject      *request, *in, *out, *timeout;
+    PyObject      *done = NULL;
+    Py_buffer     give, take;
+    kvcl_status_t status;
+    kvpy_op_t     *op;
+
+    if (!PyArg_ParseTuple(args, "OOy*Oy*O:_exchange", &request, &in, &give, &out, &take, &timeout)) {
+        return NULL;
+    }
+    op = kvpy_op_new(request, names[ALLTOALL], a.comm, timeout, &a.params);
+    if ((op != NULL) && (kvpy_buf_take(in, 0, &op->bufs[0]) == 0) &&
+        (kvpy_buf_take(out, KVPY_WRITE, &op->bufs[1]) == 0) && (check_lengths(&give, op, 0, &a) == 0) &&
+        (check_lengths(&take, op, 1, &a) == 0)) {
+        KVPY_POST(op, status, kvcl_alltoallv(a.comm->handle, op->bufs[0].ptr, give.buf, NULL, op->bufs[1].ptr, take.buf,
+                                             NULL, &a.params, &op->req));
+        done = kvpy_op_posted(op, status);
+    } else if (op != NULL) {
+        kvpy_op_free(op);
+    }
+    PyBuffer_Release(&give);
+    PyBuffer_Release(&take);
+    return done;
+}

@@ -279,6 +279,7 @@ PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(v
     *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_request(void), *kvpy_make_region(void);
 extern PyMethodDef kvpy_xfer_methods[], kvpy_probe_methods[]; /* of Comm */
 PyObject           *kvpy_comm_collective(PyObject *self, PyObject *args);
+PyObject           *kvpy_comm_exchange(PyObject *self, PyObject *args);
 extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[]; /* of Store */
 PyObject           *kvpy_store_value_key(PyObject *module, PyObject *arg);
 int                kvpy_store_keys(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t *n_p); /* if open */

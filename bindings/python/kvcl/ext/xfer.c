@@ -165,6 +165,7 @@ PyMethodDef kvpy_xfer_methods[] = {
     {"_pass_bytes", comm_pass_bytes, METH_VARARGS, "_pass_bytes(request, recv, rank, tag, buffer, timeout)"},
     {"_copy", comm_copy, METH_VARARGS, "_copy(request, put, rank, cache, local, remote, remote_cache, timeout, stream, notify)"},
     {"_bcast", comm_bcast, METH_VARARGS, "_bcast(request, root, cache, selection, timeout)"},
+    {"_exchange", kvpy_comm_exchange, METH_VARARGS, "_exchange(request, in, in_lens, out, out_lens, timeout)"},
     {"_collective", kvpy_comm_collective, METH_VARARGS,
      "_collective(request, kind, root, in, out, dtype, reduce, timeout)"},
     {NULL, NULL, 0, NULL}};
