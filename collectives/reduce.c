@@ -1,6 +1,6 @@
 /*
  * Reductions (reduce.h). Each loop has an inner one of a fixed count into a local array: the compiler makes vectors of
- * it, whatever the three pointers share.
+ * it, whatever the three pointers share. All functions exist once for each set of instructions.
  */
 #include "config.h"
 
@@ -70,14 +70,14 @@ static inline uint16_t bf16_out(float x)
 /* ---- one function for each type and operation ---- */
 
 /* T: the element. P: the type to compute in; _in and _out convert. _expr: of x and y, the two operands. */
-#define REDUCE(_name, T, P, _in, _out, _expr)                                                                         \
-    static inline T _name##_one(T a, T b)                                                                             \
+#define REDUCE(_name, _target, T, P, _in, _out, _expr)                                                                         \
+    _target static inline T _name##_one(T a, T b)                                                                     \
     {                                                                                                                 \
         const P x = _in(a), y = _in(b);                                                                               \
                                                                                                                       \
         return _out(_expr);                                                                                           \
     }                                                                                                                 \
-    static void _name(void *out, const void *a, const void *b, size_t n)                                              \
+    _target static void _name(void *out, const void *a, const void *b, size_t n)                                      \
     {                                                                                                                 \
         const T *p = a, *q = b;                                                                                       \
         T       *to = out, block[WIDTH];                                                                              \
@@ -95,65 +95,82 @@ static inline uint16_t bf16_out(float x)
     }
 
 /* 1u: a product of 16-bit numbers is not one of ints, which may not wrap. */
-#define INTEGERS(_t, T, U)                                                                                            \
-    REDUCE(_t##_sum, T, U, (U), (T), x + y)                                                                           \
-    REDUCE(_t##_prod, T, U, (U), (T), 1u * x * y)                                                                     \
-    REDUCE(_t##_min, T, T, , , (y < x) ? y : x)                                                                       \
-    REDUCE(_t##_max, T, T, , , (y > x) ? y : x)                                                                       \
-    REDUCE(_t##_and, T, U, (U), (T), x & y)                                                                           \
-    REDUCE(_t##_or, T, U, (U), (T), x | y)                                                                            \
-    REDUCE(_t##_xor, T, U, (U), (T), x ^ y)
+#define INTEGERS(_t, _target, T, U)                                                                                   \
+    REDUCE(_t##_sum, _target, T, U, (U), (T), x + y)                                                                  \
+    REDUCE(_t##_prod, _target, T, U, (U), (T), 1u * x * y)                                                            \
+    REDUCE(_t##_min, _target, T, T, , , (y < x) ? y : x)                                                              \
+    REDUCE(_t##_max, _target, T, T, , , (y > x) ? y : x)                                                              \
+    REDUCE(_t##_and, _target, T, U, (U), (T), x & y)                                                                  \
+    REDUCE(_t##_or, _target, T, U, (U), (T), x | y)                                                                   \
+    REDUCE(_t##_xor, _target, T, U, (U), (T), x ^ y)
 
-#define FLOATS(_t, T, P, _in, _out)                                                                                   \
-    REDUCE(_t##_sum, T, P, _in, _out, x + y)                                                                          \
-    REDUCE(_t##_prod, T, P, _in, _out, x * y)                                                                         \
-    REDUCE(_t##_min, T, P, _in, _out, ((y < x) || (y != y)) ? y : x)                                                  \
-    REDUCE(_t##_max, T, P, _in, _out, ((y > x) || (y != y)) ? y : x)
+#define FLOATS(_t, _target, T, P, _in, _out)                                                                          \
+    REDUCE(_t##_sum, _target, T, P, _in, _out, x + y)                                                                 \
+    REDUCE(_t##_prod, _target, T, P, _in, _out, x * y)                                                                \
+    REDUCE(_t##_min, _target, T, P, _in, _out, ((y < x) || (y != y)) ? y : x)                                         \
+    REDUCE(_t##_max, _target, T, P, _in, _out, ((y > x) || (y != y)) ? y : x)
 
-INTEGERS(u8, uint8_t, uint8_t)
-INTEGERS(i8, int8_t, uint8_t)
-INTEGERS(u16, uint16_t, uint16_t)
-INTEGERS(i16, int16_t, uint16_t)
-INTEGERS(u32, uint32_t, uint32_t)
-INTEGERS(i32, int32_t, uint32_t)
-INTEGERS(u64, uint64_t, uint64_t)
-INTEGERS(i64, int64_t, uint64_t)
-FLOATS(f16, uint16_t, float, f16_in, f16_out)
-FLOATS(bf16, uint16_t, float, bf16_in, bf16_out)
-FLOATS(f32, float, float, , )
-FLOATS(f64, double, double, , )
-
-/* ---- the table ---- */
+/* A row of the table, in the order of kvcl_reduce_t. */
+#define INTEGER_ROW(_t) {_t##_sum, _t##_prod, _t##_min, _t##_max, _t##_and, _t##_or, _t##_xor}
+#define FLOAT_ROW(_t)   {_t##_sum, _t##_prod, _t##_min, _t##_max, NULL, NULL, NULL}
 
 enum { OPS = KVCL_REDUCE_XOR + 1, DTYPES = KVCL_DTYPE_F64 + 1 };
 
-typedef struct dtype {
-    const char       *name;
-    uint32_t         bytes;
-    kvcl_reduce_fn_t fn[OPS]; /* in the order of kvcl_reduce_t */
-} dtype_t;
+/* All functions for one set of instructions, and their table, in the order of kvcl_dtype_t. */
+#define SET(_s, _target)                                                                                              \
+    INTEGERS(_s##_u8, _target, uint8_t, uint8_t)                                                                      \
+    INTEGERS(_s##_i8, _target, int8_t, uint8_t)                                                                       \
+    INTEGERS(_s##_u16, _target, uint16_t, uint16_t)                                                                   \
+    INTEGERS(_s##_i16, _target, int16_t, uint16_t)                                                                    \
+    INTEGERS(_s##_u32, _target, uint32_t, uint32_t)                                                                   \
+    INTEGERS(_s##_i32, _target, int32_t, uint32_t)                                                                    \
+    INTEGERS(_s##_u64, _target, uint64_t, uint64_t)                                                                   \
+    INTEGERS(_s##_i64, _target, int64_t, uint64_t)                                                                    \
+    FLOATS(_s##_f16, _target, uint16_t, float, f16_in, f16_out)                                                       \
+    FLOATS(_s##_bf16, _target, uint16_t, float, bf16_in, bf16_out)                                                    \
+    FLOATS(_s##_f32, _target, float, float, , )                                                                       \
+    FLOATS(_s##_f64, _target, double, double, , )                                                                     \
+    static const kvcl_reduce_fn_t _s##_table[DTYPES][OPS] = {                                                         \
+        INTEGER_ROW(_s##_u8),  INTEGER_ROW(_s##_i8),  INTEGER_ROW(_s##_u16), INTEGER_ROW(_s##_i16),                   \
+        INTEGER_ROW(_s##_u32), INTEGER_ROW(_s##_i32), INTEGER_ROW(_s##_u64), INTEGER_ROW(_s##_i64),                   \
+        FLOAT_ROW(_s##_f16),   FLOAT_ROW(_s##_bf16),  FLOAT_ROW(_s##_f32),   FLOAT_ROW(_s##_f64)};
 
-#define INTEGER_ROW(_t, T) {#_t, sizeof(T), {_t##_sum, _t##_prod, _t##_min, _t##_max, _t##_and, _t##_or, _t##_xor}}
-#define FLOAT_ROW(_t, T)   {#_t, sizeof(T), {_t##_sum, _t##_prod, _t##_min, _t##_max, NULL, NULL, NULL}}
+SET(base, )
+#if defined(__x86_64__)
+SET(avx2, __attribute__((target("avx2"))))
+SET(avx512, __attribute__((target("avx512f,avx512bw,avx512vl"))))
+#endif
 
-static const dtype_t dtypes[DTYPES] = {
-    [KVCL_DTYPE_U8]   = INTEGER_ROW(u8, uint8_t),
-    [KVCL_DTYPE_I8]   = INTEGER_ROW(i8, int8_t),
-    [KVCL_DTYPE_U16]  = INTEGER_ROW(u16, uint16_t),
-    [KVCL_DTYPE_I16]  = INTEGER_ROW(i16, int16_t),
-    [KVCL_DTYPE_U32]  = INTEGER_ROW(u32, uint32_t),
-    [KVCL_DTYPE_I32]  = INTEGER_ROW(i32, int32_t),
-    [KVCL_DTYPE_U64]  = INTEGER_ROW(u64, uint64_t),
-    [KVCL_DTYPE_I64]  = INTEGER_ROW(i64, int64_t),
-    [KVCL_DTYPE_F16]  = FLOAT_ROW(f16, uint16_t),
-    [KVCL_DTYPE_BF16] = FLOAT_ROW(bf16, uint16_t),
-    [KVCL_DTYPE_F32]  = FLOAT_ROW(f32, float),
-    [KVCL_DTYPE_F64]  = FLOAT_ROW(f64, double),
+/* ---- the table ---- */
+
+static const struct {
+    const char *name;
+    uint32_t   bytes;
+} dtypes[DTYPES] = {{"u8", 1},  {"i8", 1},  {"u16", 2}, {"i16", 2},  {"u32", 4}, {"i32", 4},
+                    {"u64", 8}, {"i64", 8}, {"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8}};
+
+static const kvcl_reduce_fn_t (*const sets[])[OPS] = {
+    base_table,
+#if defined(__x86_64__)
+    avx2_table, avx512_table,
+#endif
 };
 
-kvcl_reduce_fn_t kvcl_reduce_find(kvcl_dtype_t dtype, kvcl_reduce_t op)
+unsigned kvcl_reduce_best_set(void)
 {
-    return (((unsigned)dtype < DTYPES) && ((unsigned)op < OPS)) ? dtypes[dtype].fn[op] : NULL;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+        return 2;
+    }
+    return (__builtin_cpu_supports("avx2") != 0) ? 1 : 0;
+#else
+    return 0;
+#endif
+}
+
+kvcl_reduce_fn_t kvcl_reduce_find(unsigned set, kvcl_dtype_t dtype, kvcl_reduce_t op)
+{
+    return (((unsigned)dtype < DTYPES) && ((unsigned)op < OPS)) ? sets[set][dtype][op] : NULL;
 }
 
 uint32_t kvcl_dtype_bytes(kvcl_dtype_t dtype)

@@ -152,7 +152,7 @@ static kvcl_status_t start_reduction(kvcl_coll_call_t *call, size_t count, kvcl_
                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     call->elem   = kvcl_dtype_bytes(dtype);
-    call->reduce = kvcl_reduce_find(dtype, op);
+    call->reduce = kvcl_reduce_find(kvcl_reduce_best_set(), dtype, op);
     if (call->elem == 0) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %d is no type of kvcl_dtype_t", call->name, (int)dtype);
     }

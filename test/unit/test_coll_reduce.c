@@ -1,6 +1,7 @@
 /*
  * The arithmetic of reductions: every type and operation against a reference in wider numbers, at lengths around the
- * width of the loops, in place of each operand; all 16-bit floats through the conversions.
+ * width of the loops, in place of each operand; all 16-bit floats through the conversions. All of it for each set of
+ * instructions that this processor has.
  */
 #include "config.h"
 
@@ -185,13 +186,14 @@ static void fill(void *to, size_t len)
 START_TEST(every_type_and_operation_is_right_at_every_length)
 {
     static union { uint8_t bytes[MOST * 8]; double aligned; } a, b, out;
-    const kvcl_dtype_t dtype = (kvcl_dtype_t)_i;
+    const kvcl_dtype_t dtype = (kvcl_dtype_t)(_i % DTYPES);
+    const unsigned     set   = (unsigned)(_i / DTYPES);
     const uint32_t     width = kvcl_dtype_bytes(dtype);
     unsigned           op;
     size_t             n, i, place;
 
     for (op = 0; op < OPS; ++op) {
-        kvcl_reduce_fn_t fn = kvcl_reduce_find(dtype, (kvcl_reduce_t)op);
+        kvcl_reduce_fn_t fn = kvcl_reduce_find(set, dtype, (kvcl_reduce_t)op);
 
         ck_assert_int_eq(fn == NULL, is_float(dtype) && (op >= KVCL_REDUCE_AND));
         for (n = 0; (fn != NULL) && (n < MOST); n = (n < 70) ? (n + 1) : (n + 57)) {
@@ -205,8 +207,8 @@ START_TEST(every_type_and_operation_is_right_at_every_length)
                 fn(&out, (place == 1) ? &out : &a, (place == 2) ? &out : &b, n);
                 for (i = 0; i < n; ++i) {
                     ck_assert_msg(is_right(&out, dtype, (kvcl_reduce_t)op, &a, &b, i),
-                                  "%s of %s is wrong at %zu of %zu", kvcl_reduce_name((kvcl_reduce_t)op),
-                                  kvcl_dtype_name(dtype), i, n);
+                                  "%s of %s by set %u is wrong at %zu of %zu", kvcl_reduce_name((kvcl_reduce_t)op),
+                                  kvcl_dtype_name(dtype), set, i, n);
                 }
                 ck_assert_uint_eq(out.bytes[n * width], 0xee);
             }
@@ -219,7 +221,7 @@ END_TEST
 START_TEST(every_16_bit_float_survives)
 {
     static uint16_t    in[65536], other[65536], out[65536];
-    const kvcl_dtype_t dtype = (kvcl_dtype_t)_i;
+    const kvcl_dtype_t dtype = (_i % 2 == 0) ? KVCL_DTYPE_F16 : KVCL_DTYPE_BF16;
     unsigned           i, turn;
 
     for (turn = 0; turn < 3; ++turn) {
@@ -227,7 +229,7 @@ START_TEST(every_16_bit_float_survives)
             in[i]    = (uint16_t)i;
             other[i] = (uint16_t)((turn == 0) ? 0x8000 : ((turn == 1) ? (i ^ 1) : kvcl_rand_next(&rnd)));
         }
-        kvcl_reduce_find(dtype, KVCL_REDUCE_SUM)(out, in, other, 65536);
+        kvcl_reduce_find((unsigned)_i / 2, dtype, KVCL_REDUCE_SUM)(out, in, other, 65536);
         for (i = 0; i < 65536; ++i) {
             ck_assert_msg((turn == 0) ? ((out[i] == i) || isnan(value_at(in, dtype, i)))
                                       : is_right(out, dtype, KVCL_REDUCE_SUM, in, other, i),
@@ -239,9 +241,9 @@ END_TEST
 
 START_TEST(unknown_types_and_operations_have_no_function)
 {
-    ck_assert_ptr_null(kvcl_reduce_find((kvcl_dtype_t)DTYPES, KVCL_REDUCE_SUM));
-    ck_assert_ptr_null(kvcl_reduce_find((kvcl_dtype_t)-1, KVCL_REDUCE_SUM));
-    ck_assert_ptr_null(kvcl_reduce_find(KVCL_DTYPE_U8, (kvcl_reduce_t)OPS));
+    ck_assert_ptr_null(kvcl_reduce_find(0, (kvcl_dtype_t)DTYPES, KVCL_REDUCE_SUM));
+    ck_assert_ptr_null(kvcl_reduce_find(0, (kvcl_dtype_t)-1, KVCL_REDUCE_SUM));
+    ck_assert_ptr_null(kvcl_reduce_find(0, KVCL_DTYPE_U8, (kvcl_reduce_t)OPS));
     ck_assert_uint_eq(kvcl_dtype_bytes((kvcl_dtype_t)DTYPES), 0);
 }
 END_TEST
@@ -252,6 +254,7 @@ int main(void)
     TCase      *tcase = tcase_create("all");
     const char *text  = getenv("TEST_SEED");
     uint64_t   seed   = (text != NULL) ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
+    const int  sets   = 1 + (int)kvcl_reduce_best_set();
     SRunner    *runner;
     int        failed;
 
@@ -259,8 +262,8 @@ int main(void)
     fflush(stdout);
     kvcl_rand_seed(&rnd, seed);
     tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, every_type_and_operation_is_right_at_every_length, 0, DTYPES);
-    tcase_add_loop_test(tcase, every_16_bit_float_survives, KVCL_DTYPE_F16, KVCL_DTYPE_BF16 + 1);
+    tcase_add_loop_test(tcase, every_type_and_operation_is_right_at_every_length, 0, DTYPES * sets);
+    tcase_add_loop_test(tcase, every_16_bit_float_survives, 0, 2 * sets);
     tcase_add_test(tcase, unknown_types_and_operations_have_no_function);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
