@@ -63,6 +63,18 @@ def reductions():
                     both(f"reduce {dtype} {count} {op}", reduce)
 
 
+def long_ones():
+    """Of many pieces, three of them in flight."""
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        def three(group):
+            xs = [data(dtype, 700001, salt) for salt in range(3)]
+            for work in [dist.all_reduce(x, dist.ReduceOp.SUM, group=group, async_op=True) for x in xs]:
+                work.wait()
+            return xs
+
+        both(f"three long all_reduce of {dtype}", three)
+
+
 def movements():
     for dtype in DTYPES:
         for count in COUNTS[:2]:
@@ -220,7 +232,7 @@ def main():
                             timeout=datetime.timedelta(seconds=50))
     assert dist.get_backend() == "kvcl"
     gloo = dist.new_group(backend="gloo")
-    for part in (reductions, movements, exchanges, messages, objects, the_rest):
+    for part in (reductions, long_ones, movements, exchanges, messages, objects, the_rest):
         part()
     dist.barrier()
     dist.destroy_process_group()
