@@ -113,7 +113,7 @@ done
 
 # Patterns: bad input; the number of ranks is known to the ranks only.
 refused 1 '"ring" is none of pairs, incast and all' get --pattern ring
-for test in lookup match store-put store-keys bcast copy; do
+for test in lookup match store-put store-keys bcast allreduce copy; do
   refused 1 "$test has none; the tests with patterns are send put get store-get" $test --pattern all
 done
 for words in "get --threads 2" "store-get --batch 4" "store-get --apart" "put --cold" "get --beside 1M"; do
@@ -211,9 +211,11 @@ for path in shm tcp; do
     pattern 5 put all 5 --count 3 --sweep 4K
   fi
   check "bcast over $path" mpirun -n 3 "$tools/kvcl_perf" bcast --unit 50000 --count 20 --iters 3 --verify --json
+  check "allreduce over $path" mpirun -n 3 "$tools/kvcl_perf" allreduce --unit 50000 --count 20 --iters 3 --verify \
+    --json
 done
 unset KVCL_PATH KVCL_NET
-for test in send put get lookup match store-get store-put bcast; do
+for test in send put get lookup match store-get store-put bcast allreduce; do
   check "$test alone" "$tools/kvcl_perf" $test --unit 1000 --count 50 --iters 3 --verify --json
 done
 check "get with threads" mpirun -n 2 "$tools/kvcl_perf" get --threads 3 --iters 10 --json

@@ -228,6 +228,7 @@ double perf_beside_gbps(const perf_t *perf);
 void perf_beside_close(perf_t *perf);
 
 bool perf_bcast(perf_t *perf);
+bool perf_allreduce(perf_t *perf);
 bool perf_keys(perf_t *perf);
 
 /* Bytes of one iteration of the floor. */

@@ -14,8 +14,8 @@
 
 static const char about[] =
     "Measure one operation between two ranks and, with --floor, raw UCX and a memcpy of the same bytes.\n"
-    "Run it under mpirun or srun with 2 ranks (bcast and --pattern: 2 or more; one rank: to itself); copy needs none.\n"
-    "TEST is one of send put get lookup match store-get store-put store-keys bcast copy.";
+    "Run it under mpirun or srun with 2 ranks (bcast, allreduce, --pattern: 2 or more; 1: itself); copy needs none.\n"
+    "TEST is one of send put get lookup match store-get store-put store-keys bcast allreduce copy.";
 
 /* "send put get ...": all, or those that have patterns. */
 static const char *list_tests(bool patterns, char *buf, size_t cap)
@@ -180,7 +180,7 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
     const char *pattern = NULL;
     const char *name    = NULL;
     const cli_option_t table[] = {
-        {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast 1M; lookup, match, store-keys 64)",
+        {"unit", CLI_SIZE, &opt->unit, "BYTES", "of one block (default 64K; bcast, allreduce 1M; key tests 64)",
          1, 0xffffffffu},
         {"count", CLI_SIZE, &opt->count, "N", "blocks, or keys (default 64; lookup 64K; match 128; store-keys 1M)", 1,
          COUNT_MAX},

@@ -64,6 +64,7 @@ const perf_test_t perf_tests[] = {
     {.name = "store-keys", .unit = 64, .count = KIB * KIB, .drive = perf_keys},
     {.name = "copy", .alone = perf_copy},
     {.name = "bcast", .bytes = true, .unit = KIB * KIB, .count = 64, .drive = perf_bcast},
+    {.name = "allreduce", .bytes = true, .unit = KIB * KIB, .count = 1, .drive = perf_allreduce},
 };
 
 const size_t perf_n_tests = sizeof(perf_tests) / sizeof(perf_tests[0]);
