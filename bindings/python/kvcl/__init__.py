@@ -33,7 +33,7 @@ Operations return a Request: wait() for it, or await it; a Queue collects many. 
 """
 
 from ._cache import Cache, Layout
-from ._client import Call, StoreClient
+from ._client import Call, Layers, StoreClient
 from ._comm import Comm, MemoryInfo, RankState, RecvInfo
 from ._context import ANY_SOURCE, ANY_TAG, Context
 from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, InProgress, Internal, InvalidParam,
@@ -54,7 +54,7 @@ __version__ = version()
 __all__ = [
     "ANY_SOURCE", "ANY_TAG", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Call", "Canceled", "Comm", "Context",
     "DeadHandle", "Done", "EventKind", "Exists",
-    "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace",
+    "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layers", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace",
     "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "Queue", "RankFailed", "RankState",
     "RecvInfo", "RemoteMem", "Request",
     "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store",

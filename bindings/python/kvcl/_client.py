@@ -6,12 +6,14 @@ messages is in src/tools/serve/client_wire.h.
 
 import collections
 import struct
-from typing import Any, Deque, Generator, List, Optional, Sequence, Tuple
+import time
+from typing import Any, Deque, Generator, List, Optional, Sequence, Set, Tuple
 
 from ._cache import Cache
 from ._comm import Comm
 from ._context import Context
-from ._errors import (BadLayout, InvalidParam, KvclError, OutOfRange, ProtocolError, RankFailed, Status, by_status)
+from ._errors import (BadLayout, Canceled, InvalidParam, KvclError, OutOfRange, ProtocolError, RankFailed, Status,
+                      TimedOut, by_status)
 
 VERSION = 1
 TAG_REQUEST, TAG_REPLY = 1, 2
@@ -70,20 +72,46 @@ class Call:
                 return True
 
 
+class Layers:
+    """Which layers of a call's blocks are there: of get(), those that have arrived; of save(), those that the caller
+    has marked by ready(), since nothing of a layer is read before. A save of blocks that the store does not have ends
+    only after all were marked, or drop()."""
+
+    def __init__(self) -> None:
+        self.there: Set[int] = set()
+        self.stream: Any = None
+        self.dropped = False
+
+    def drop(self) -> None:
+        """Layers that are not ready never will be: the save fails."""
+        self.dropped = True
+
+    def ready(self, layer: int, stream: Any = None) -> None:
+        """A layer's bytes are in place, or will be when the CUDA stream has finished its earlier work."""
+        self.there.add(layer)
+        self.stream = stream if stream is not None else self.stream
+
+
 class StoreClient:
     """The store of a job, reached through one of its kvcl_serve ranks.
 
     context: of this process alone (boot="self"), with the job's secret. block_bytes: of the blocks that get() and put()
-    move; 0: keys only. text: how this client introduces itself to later ones, at most 1,024 bytes. connect() blocks.
-    The other methods post and return a Call, which moves in progress(); one thread at a time. Blocks travel through a
-    buffer of the server's that this client alone uses. A call that fails because the server is lost ends the
-    connection: connected is False then, and connect() may be called again, with another server in the file.
+    move; 0: keys only. layers: of the caches that get() and save() move layer by layer. text: how this client
+    introduces itself to later ones, at most 1,024 bytes. timeout: of a message and its reply, and of a transfer; a call
+    of many blocks begins no further part after it. connect() blocks. The other methods post and return a Call, which
+    moves in progress(); one thread at a time. Blocks travel through a buffer of the server's that this client alone
+    uses. A call that fails because the server is lost ends the connection: connected is False then, and connect() may
+    be called again, with another server in the file.
     """
 
-    def __init__(self, context: Context, *, block_bytes: int = 0, text: str = "", timeout: float = 30.0) -> None:
+    def __init__(self, context: Context, *, block_bytes: int = 0, text: str = "", timeout: float = 30.0,
+                 layers: int = 0) -> None:
         if len(text.encode()) > TEXT_MAX or "\0" in text:
             raise InvalidParam(f"text: at most {TEXT_MAX} bytes without zeros")
+        if layers < 0 or (layers > 1 and block_bytes % layers != 0):
+            raise InvalidParam(f"layers: blocks of {block_bytes} bytes have no {layers} layers of equal size")
         self._context, self._block_bytes, self._text, self._timeout = context, block_bytes, text, timeout
+        self._layers = layers
         self._comm: Optional[Comm] = None
         self._calls: List[Call] = []
         self._number = 0
@@ -99,17 +127,17 @@ class StoreClient:
         return self._comm is not None
 
     def connect(self, file: str, timeout: float = 5.0) -> None:
-        """Connect to the kvcl_serve whose address is in the file, in timeout seconds. Blocks: it then waits for the
-        first reply, as long as for any other. Raises KvclError or OSError."""
+        """Connect to the kvcl_serve whose address is in the file, in timeout seconds, and wait as long for its first
+        reply. Blocks. Raises KvclError or OSError."""
         with open(file, encoding="ascii") as lines:
             address = lines.readline().strip()
         comm = self._context.world.connect(address, timeout)
         self._comm, self._calls = comm, []
         try:
-            hello = Call(self._hello())
+            hello = Call(self._hello(timeout))
             while not hello._advance():
                 try:
-                    hello._waiting.wait()  # at most self._timeout
+                    hello._waiting.wait()  # at most timeout
                 except KvclError:
                     pass  # _advance() sees it
             hello.result
@@ -117,10 +145,10 @@ class StoreClient:
             self._comm = None
             raise
 
-    def _hello(self) -> Steps:
+    def _hello(self, timeout: float) -> Steps:
         text = self._text.encode()
-        head = _REQUEST.pack(VERSION, HELLO, 0, 0, self._block_bytes, 0, len(text))
-        _, body = yield from self._exchange(0, head + text, _BODY_MAX)
+        head = _REQUEST.pack(VERSION, HELLO, 0, 0, self._block_bytes, self._layers, len(text))
+        _, body = yield from self._exchange(0, head + text, _BODY_MAX, timeout)
         blocks, n, name = _WELCOME.unpack_from(body)
         self._free = collections.deque(range(blocks))
         self.buffer = name.rstrip(b"\0").decode("ascii")
@@ -143,20 +171,23 @@ class StoreClient:
         """A bool for each key."""
         return self._post(self._exists(list(keys)))
 
-    def get(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int]) -> Call:
+    def get(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int], *,
+            layers: Optional[Layers] = None) -> Call:
         """Fetch blocks into blocks ids of the cache. The result is a Status for each; those not OK have undefined
-        bytes. After the call no byte of the blocks changes any more, however it ended."""
-        return self._post(self._move(GET, list(keys), cache, list(ids)))
+        bytes. After the call no byte of the blocks changes any more, however it ended. layers: fetch layer by layer, in
+        order, and tell there which have arrived, of blocks that do not fail."""
+        return self._post(self._move(GET, list(keys), cache, list(ids), None, layers))
 
     def put(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int]) -> Call:
         """Put blocks ids of the cache into the store. The result is a Status for each. The bytes must not change until
         it is done."""
         return self._post(self._move(PUT, list(keys), cache, list(ids)))
 
-    def save(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int], *, stream: Any = None) -> Call:
+    def save(self, keys: Sequence[bytes], cache: Cache, ids: Sequence[int], *, stream: Any = None,
+             layers: Optional[Layers] = None) -> Call:
         """put() of those that the store does not have; the Status of the others is OK. stream: a CUDA stream whose
-        earlier work computes the blocks."""
-        return self._post(self._save(list(keys), cache, list(ids), stream))
+        earlier work computes the blocks. layers: send each layer once it is marked there as ready."""
+        return self._post(self._save(list(keys), cache, list(ids), stream, layers))
 
     def remove(self, keys: Sequence[bytes]) -> Call:
         """Remove keys from the store."""
@@ -187,15 +218,17 @@ class StoreClient:
 
     # ---- the steps of calls ----
 
-    def _exchange(self, number: int, message: bytes, body_max: int) -> Generator[Any, None, Tuple[int, memoryview]]:
+    def _exchange(self, number: int, message: bytes, body_max: int,
+                  timeout: Optional[float] = None) -> Generator[Any, None, Tuple[int, memoryview]]:
         """Send a request; the value and the body of its reply. Raises the error that the server replies, too."""
+        timeout = self._timeout if timeout is None else timeout
         comm = self._comm
         if comm is None:
             raise RankFailed("the store's server is not connected")
         reply = bytearray(_REPLY.size + body_max + TEXT_MAX)
         try:
-            received = comm.recv_bytes(0, TAG_REPLY, reply, timeout=self._timeout)
-            sent = comm.send_bytes(0, TAG_REQUEST, message, timeout=self._timeout)
+            received = comm.recv_bytes(0, TAG_REPLY, reply, timeout=timeout)
+            sent = comm.send_bytes(0, TAG_REQUEST, message, timeout=timeout)
             yield sent
             yield received
         except KvclError:
@@ -242,24 +275,32 @@ class StoreClient:
             part = keys[first:first + KEYS_MAX]
             yield from self._ask(REMOVE, b"".join(part), len(part))
 
-    def _save(self, keys: List[bytes], cache: Cache, ids: List[int], stream: Any) -> Steps:
+    def _save(self, keys: List[bytes], cache: Cache, ids: List[int], stream: Any,
+              layers: Optional[Layers]) -> Steps:
         present = yield from self._exists(keys)
         out = [Status.OK] * len(keys)
         missing = [i for i, one in enumerate(present) if not one]
         if missing:
-            made = yield from self._move(PUT, [keys[i] for i in missing], cache, [ids[i] for i in missing], stream)
+            made = yield from self._move(PUT, [keys[i] for i in missing], cache, [ids[i] for i in missing], stream,
+                                         layers)
             for i, status in zip(missing, made):
                 out[i] = status
         return out
 
-    def _move(self, kind: int, keys: List[bytes], cache: Cache, ids: List[int], stream: Any = None) -> Steps:
+    def _move(self, kind: int, keys: List[bytes], cache: Cache, ids: List[int], stream: Any = None,
+              layers: Optional[Layers] = None) -> Steps:
         if len(keys) != len(ids):
             raise InvalidParam(f"{len(keys)} keys for {len(ids)} blocks")
+        if layers is not None and self._layers != cache.layout.layers:
+            raise InvalidParam(f"layers: the cache has {cache.layout.layers}, this client was made for {self._layers}")
         out: List[Status] = []
+        until = time.monotonic() + self._timeout
         while len(out) < len(keys):
             comm = self._comm
             if comm is None:
                 raise RankFailed("the store's server is not connected")
+            if time.monotonic() > until:
+                raise TimedOut(f"{len(out)} of {len(keys)} blocks were moved in {self._timeout:g} s")
             n = min(len(keys) - len(out), len(self._free), KEYS_MAX)
             if n == 0:
                 yield None  # other calls have the whole buffer
@@ -267,8 +308,11 @@ class StoreClient:
             taken = [self._free.popleft() for _ in range(n)]
             try:
                 part = slice(len(out), len(out) + n)
-                step = self._put_part if kind == PUT else self._get_part
-                out += yield from step(comm, keys[part], cache, ids[part], taken, stream)
+                if kind == PUT:
+                    out += yield from self._put_part(comm, keys[part], cache, ids[part], taken, stream, layers)
+                else:
+                    last = layers if part.stop == len(keys) else None
+                    out += yield from self._get_part(comm, keys[part], cache, ids[part], taken, last)
             finally:
                 if self._comm is comm:
                     self._free.extend(taken)
@@ -280,24 +324,60 @@ class StoreClient:
         return [Status(one) for one in struct.unpack(f"<{len(keys)}i", body)]
 
     def _put_part(self, comm: Comm, keys: List[bytes], cache: Cache, ids: List[int], taken: List[int],
-                  stream: Any) -> Any:
-        yield from self._transfer(comm, comm.put(0, cache, ids, taken, remote_cache=self.buffer,
-                                                 timeout=self._timeout, stream=stream))
+                  stream: Any, layers: Optional[Layers]) -> Any:
+        sent: List[Any] = []
+        failed: Optional[KvclError] = None
+        for layer in [None] if layers is None else range(self._layers):
+            while layers is not None and layer not in layers.there and self._comm is comm and not layers.dropped:
+                yield None  # it is being computed
+            if layers is not None and layer not in layers.there:
+                failed = Canceled("the blocks were not computed")
+                break
+            try:
+                sent.append(comm.put(0, cache, ids, taken, layers=_range(layer), remote_cache=self.buffer,
+                                     timeout=self._timeout, stream=stream if layers is None else layers.stream))
+            except KvclError as error:
+                failed = error
+                break
+        yield from self._transfers(comm, sent, failed)
         return (yield from self._request(PUT, keys, taken))
 
     def _get_part(self, comm: Comm, keys: List[bytes], cache: Cache, ids: List[int], taken: List[int],
-                  stream: Any) -> Any:
+                  layers: Optional[Layers]) -> Any:
         status = yield from self._request(GET, keys, taken)
         good = [i for i, one in enumerate(status) if one == Status.OK]
-        if good:
-            yield from self._transfer(comm, comm.get(0, cache, [taken[i] for i in good], [ids[i] for i in good],
-                                                     remote_cache=self.buffer, timeout=self._timeout, stream=stream))
+        if not good:
+            return status
+        theirs, ours = [taken[i] for i in good], [ids[i] for i in good]
+        posted: List[Any] = []
+        failed: Optional[KvclError] = None
+        try:
+            for layer in [None] if layers is None else range(self._layers):
+                posted.append(comm.get(0, cache, theirs, ours, layers=_range(layer), remote_cache=self.buffer,
+                                       timeout=self._timeout))
+        except KvclError as error:
+            failed = error
+        yield from self._transfers(comm, posted, failed, layers)
         return status
 
-    def _transfer(self, comm: Comm, request: Any) -> Steps:
-        try:
-            yield request
-        except KvclError as error:
-            if self._comm is comm and not isinstance(error, (BadLayout, InvalidParam, OutOfRange)):
+    def _transfers(self, comm: Comm, requests: List[Any], failed: Optional[KvclError],
+                   layers: Optional[Layers] = None) -> Steps:
+        """Wait for all of them, so that none still moves bytes when the first error is raised."""
+        for layer, request in enumerate(requests):
+            try:
+                yield request
+                if layers is not None and failed is None:
+                    layers.there.add(layer)
+            except KvclError as error:
+                failed = failed or error
+        if failed is not None:
+            if self._comm is comm and not isinstance(failed, (BadLayout, Canceled, InvalidParam, OutOfRange)):
                 self._comm = None
-            raise
+            raise failed
+        if self._comm is not comm:
+            raise RankFailed("the connection to the store's server was lost")
+
+
+def _range(layer: Optional[int]) -> Optional[Tuple[int, int]]:
+    """A selection of one layer; None: of all."""
+    return None if layer is None else (layer, layer + 1)

@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
 
 import kvcl
 import pytest
@@ -106,6 +108,87 @@ def test_a_save_sends_only_what_is_missing(connected):
     assert client.wait(client.save(names, cache, range(8))) == [kvcl.Status.OK] * 8
     assert 5 * BLOCK <= context.stats()["bytes_out"] - before < 6 * BLOCK
     assert client.wait(client.match(names)) == 8
+
+
+LAYERS = kvcl.Layout(layers=4, kv=1, blocks=64, head_dim=BLOCK // 4, elem_bytes=1, base="layer")
+
+
+def turn(client, what, call):
+    """Progress until what() holds, or the call is done."""
+    until = time.monotonic() + LIMIT
+    while not what() and not call.done:
+        assert time.monotonic() < until, "nothing happens"
+        client.progress()
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def by_layer(server):
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context, block_bytes=BLOCK, layers=4)
+        client.connect(server.file)
+        yield context, client
+
+
+def test_a_save_reads_a_layer_when_it_is_marked_and_not_before(by_layer, connected):
+    context, client = by_layer
+    names, layers = keys(40), kvcl.Layers()
+    cache = context.cache("layers", LAYERS)
+    call = client.save(names, cache, range(40), layers=layers)
+    sent = context.stats()["bytes_out"]
+    for layer in range(4):
+        cache.bases[layer][:] = bytes([layer + 1]) * len(cache.bases[layer])
+        layers.ready(layer)
+        turn(client, lambda: context.stats()["bytes_out"] - sent >= (layer + 1) * 40 * BLOCK // 4, call)
+        assert layer == 3 or not call.done
+    assert client.wait(call) == [kvcl.Status.OK] * 40
+    assert client.wait(client.save(names, cache, range(40), layers=kvcl.Layers())) == [kvcl.Status.OK] * 40
+    other, whole = connected
+    back = other.cache("back", kvcl.Layout.bytes(40, BLOCK))
+    assert whole.wait(whole.get(names, back, range(40))) == [kvcl.Status.OK] * 40
+    want = b"".join(bytes([layer + 1]) * (BLOCK // 4) for layer in range(4))
+    assert all(back.read(i) == want for i in range(40))
+
+
+def test_a_get_by_layers_tells_which_have_arrived(by_layer, connected):
+    context, client = by_layer
+    other, whole = connected
+    source = other.cache("source", kvcl.Layout.bytes(8, BLOCK))
+    fill(source, range(8), 2)
+    names = keys(9)
+    whole.wait(whole.put(names[:8], source, range(8)))
+    cache, layers = context.cache("layers", LAYERS), kvcl.Layers()
+    status = client.wait(client.get(names, cache, range(10, 19), layers=layers))
+    assert status == [kvcl.Status.OK] * 8 + [kvcl.Status.ERR_NOT_FOUND] and layers.there == {0, 1, 2, 3}
+    assert all(cache.read(10 + i) == source.read(i) for i in range(8))
+    layers = kvcl.Layers()
+    assert client.wait(client.get(keys(2, "none"), cache, [0, 1], layers=layers)) == [kvcl.Status.ERR_NOT_FOUND] * 2
+    assert not layers.there
+
+
+def test_a_dropped_save_fails_alone_and_stores_nothing(by_layer):
+    context, client = by_layer
+    cache, layers, names = context.cache("layers", LAYERS), kvcl.Layers(), keys(4)
+    call = client.save(names, cache, range(4), layers=layers)
+    sent = context.stats()["bytes_out"]
+    layers.ready(0)
+    turn(client, lambda: context.stats()["bytes_out"] - sent >= 4 * BLOCK // 4, call)
+    layers.drop()
+    with pytest.raises(kvcl.Canceled, match="were not computed"):
+        client.wait(call)
+    assert client.connected and client.wait(client.exists(names)) == [False] * 4
+    for _ in range(3):  # the buffer is free again
+        assert client.wait(client.put(names, cache, range(4))) == [kvcl.Status.OK] * 4
+
+
+def test_layers_that_do_not_fit_are_refused(by_layer, connected):
+    context, client = by_layer
+    with pytest.raises(kvcl.InvalidParam, match="no 3 layers of equal size"):
+        kvcl.StoreClient(context, block_bytes=BLOCK, layers=3)
+    other, whole = connected
+    cache = other.cache("layers", LAYERS)
+    with pytest.raises(kvcl.InvalidParam, match="the cache has 4, this client was made for 0"):
+        whole.wait(whole.get(keys(1), cache, [0], layers=kvcl.Layers()))
 
 
 def test_more_blocks_than_the_buffer_and_many_calls_at_once(home):
@@ -249,12 +332,13 @@ def test_a_failed_exists_is_an_error_and_no_answer(home, monkeypatch):
         server.end(signal.SIGKILL)
 
 
-def test_bytes_that_are_no_request_end_that_client_only(server, connected):
+@pytest.mark.parametrize("data", [b"x" * 100, struct.pack("<IIQQQII", 1, 1, 5, 0, BLOCK, 3, 0)])  # 3 layers of 4096
+def test_bytes_that_are_no_request_end_that_client_only(server, connected, data):
     _, client = connected
     with kvcl.Context(boot="self") as context:
         bad = kvcl.StoreClient(context)
         bad.connect(server.file)
-        bad._comm.send_bytes(0, 1, b"x" * 100).wait(LIMIT)
+        bad._comm.send_bytes(0, 1, data).wait(LIMIT)
         with pytest.raises(kvcl.KvclError):
             bad._timeout = 2.0
             bad.wait(bad.match(keys(2)))

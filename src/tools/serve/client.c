@@ -98,6 +98,21 @@ static uint32_t exchange(serve_texts_t *texts, const char *text, uint8_t *out, s
 
 /* ---- the kinds of requests; each fills client->out ---- */
 
+/* Of a client's buffer: opaque blocks, or, if it names layers, blocks whose layers follow each other, so that gets and
+ * puts can select layers. Any of them matches the store's opaque blocks. */
+static kvcl_layout_t buffer_layout(uint32_t blocks, uint32_t block_bytes, uint32_t layers)
+{
+    kvcl_layout_t layout = kvcl_layout_opaque(blocks, block_bytes);
+
+    if (layers > 1) {
+        layout.layers       = layers;
+        layout.head_dim     = block_bytes / layers;
+        layout.layer_stride = block_bytes / layers;
+        layout.block_stride = block_bytes;
+    }
+    return layout;
+}
+
 static kvcl_status_t hello(serve_client_t *c, const serve_request_t *request, const char *text)
 {
     kvcl_cache_params_t params  = KVCL_CACHE_PARAMS_INIT;
@@ -114,7 +129,7 @@ static kvcl_status_t hello(serve_client_t *c, const serve_request_t *request, co
         blocks    = c->buffer_bytes / request->block_bytes;
         blocks    = (blocks < 1) ? 1 : blocks;
         c->blocks = (uint32_t)((blocks > BLOCKS_MAX) ? BLOCKS_MAX : blocks);
-        layout    = kvcl_layout_opaque(c->blocks, (uint32_t)request->block_bytes);
+        layout    = buffer_layout(c->blocks, (uint32_t)request->block_bytes, request->n);
         snprintf(welcome.cache, sizeof(welcome.cache), "client.%llu", (unsigned long long)c->number);
         params.flags = KVCL_CACHE_WRITABLE;
         status       = kvcl_cache_create(c->ctx, welcome.cache, &layout, &params, &c->cache);
@@ -208,7 +223,8 @@ static bool check(serve_client_t *c, size_t len, serve_request_t *request, char 
         return false;
     }
     if (request->kind == SERVE_HELLO) {
-        if ((request->n != 0) || (len != request->text_len) || (memchr(at, '\0', len) != NULL)) {
+        if ((len != request->text_len) || (memchr(at, '\0', len) != NULL) ||
+            ((request->n > 1) && (request->block_bytes % request->n != 0))) {
             return false;
         }
         memcpy(text, at, len);

@@ -8,8 +8,9 @@
  *   reply     server -> client, tag SERVE_TAG_REPLY: serve_reply_t, body_len bytes, text_len bytes of an error sentence
  *
  * Requests are answered in order. Payload never travels in them. HELLO makes a cache at the server for this client
- * alone, of blocks of block_bytes, which the client may write (its buffer). The client chooses the ids in it, so that
- * the server has no state of a request:
+ * alone, of blocks of block_bytes, which the client may write (its buffer). With n above 1 its blocks have n layers of
+ * equal size, which gets and puts may select. The client chooses the ids in it, so that the server has no state of a
+ * request:
  *
  *   PUT   the client puts blocks into its buffer (kvcl_put), then requests PUT: the server copies them into the store
  *   GET   the server fetches blocks from the store into the buffer, verified; after the reply the client gets them from
@@ -18,7 +19,7 @@
  * When a client fails or leaves, its buffer is destroyed: what it still reads or writes there fails (kvcl_cache.h).
  *
  *   kind     n          body of the reply
- *   HELLO    0          serve_welcome_t, then the texts of clients before this one, each with its closing zero
+ *   HELLO    layers     serve_welcome_t, then the texts of clients before this one, each with its closing zero
  *   MATCH    keys       -; value is the length of the leading run that the store has
  *   EXISTS   keys       n bytes, 1: the store has it
  *   GET      keys, ids  n statuses (int32_t); the reply's own status is the first that is not KVCL_OK
@@ -40,7 +41,7 @@ typedef struct serve_request {
     uint64_t id;          /* the client's number, returned in the reply */
     uint64_t timeout_ns;  /* of the store's operation; 0: the default */
     uint64_t block_bytes; /* HELLO: of the buffer's blocks */
-    uint32_t n;           /* keys, at most SERVE_KEYS_MAX */
+    uint32_t n;           /* keys, at most SERVE_KEYS_MAX; HELLO: layers */
     uint32_t text_len;    /* HELLO: at most SERVE_TEXT_MAX */
 } serve_request_t;
 _Static_assert(sizeof(serve_request_t) == 40, "the head of a request is sent as it is");
