@@ -8,9 +8,11 @@ import sys
 
 import kvcl
 import pytest
+from kvcl._job import Job
 from kvcl.vllm import _fields, _options, _pages
 from kvcl.vllm._lookups import Lookups
 from kvcl.vllm._plan import Load, Plan, Save, part_name
+from kvcl.vllm._tier_jobs import TierJobs, options_of
 from kvcl.vllm._transfers import Transfers
 
 FIELDS = {"model": "m", "dtype": "bf16", "block size": 16, "KV heads": 8}
@@ -412,3 +414,82 @@ def test_random_requests_load_and_save_each_block_as_the_store_has_it(request):
         held |= set(names)
         if rand.random() < 0.2:
             held = set(rand.sample(sorted(held), len(held) // 2))
+
+
+# ---- the secondary tier, over a store of this process ----
+
+CHUNK = 8192
+
+
+def offload_keys(n, salt="c"):
+    """As vLLM makes them: a hash, and the number of the group."""
+    return [kvcl.key_from_string(f"{salt} {i}") + (0).to_bytes(4, "big") for i in range(n)]
+
+
+@pytest.fixture
+def tier():
+    memory = bytearray(16 * CHUNK)
+    jobs = TierJobs(Job("tier", options_of({"pool": "1M"})), memoryview(memory).cast("b", (16, CHUNK)), b"r" * 32, 2)
+    yield jobs, memory
+    jobs.close()
+
+
+def ended(jobs, n):
+    jobs.drain()
+    out = {one.number: one for one in jobs.ended()}
+    assert len(out) == n and jobs.ended() == []
+    return out
+
+
+def test_chunks_go_to_the_store_and_come_back_into_other_rows(tier):
+    jobs, memory = tier
+    names = offload_keys(6)
+    for i in range(6):
+        memory[i * CHUNK:(i + 1) * CHUNK] = bytes([i + 1]) * CHUNK
+    assert jobs.lookup(names) == [False] * 6
+    jobs.store(1, names[:3], [0, 1, 2])
+    jobs.store(2, names[3:], [3, 4, 5])
+    done = ended(jobs, 2)
+    assert done[1].good == [True] * 3 and done[2].good == [True] * 3 and not done[1].load
+    assert jobs.lookup(names + offload_keys(1, "x")) == [True] * 6 + [False]
+    jobs.load(3, [names[5], names[0]] + offload_keys(1, "x"), [10, 11, 12])
+    done = ended(jobs, 1)[3]
+    assert done.load and done.good == [True, True, False]
+    assert memory[10 * CHUNK:11 * CHUNK] == bytes([6]) * CHUNK and memory[11 * CHUNK:12 * CHUNK] == bytes([1]) * CHUNK
+    memory[:CHUNK] = b"z" * CHUNK
+    jobs.store(4, names[:1], [0])  # the store has that key: not sent again
+    assert ended(jobs, 1)[4].good == [True]
+    jobs.load(5, names[:1], [15])
+    assert ended(jobs, 1)[5].good == [True] and memory[15 * CHUNK:] == bytes([1]) * CHUNK
+
+
+def test_a_tiers_keys_are_of_its_root_and_group(tier):
+    jobs, _ = tier
+    name, = offload_keys(1)
+    jobs.store(1, [name], [0])
+    ended(jobs, 1)
+    assert jobs.lookup([name, name[:-1] + b"\1"]) == [True, False]
+    jobs._root = b"s" * 32
+    assert jobs.lookup([name]) == [False]
+
+
+def test_a_tier_without_a_store_answers_that_it_has_nothing(tmp_path):
+    memory = memoryview(bytearray(4 * CHUNK)).cast("b", (4, CHUNK))
+    jobs = TierJobs(Job("tier", options_of({"store": str(tmp_path / "none"), "connect": 0.1})), memory, b"r" * 32, 1)
+    names = offload_keys(2)
+    assert jobs.lookup(names) == [False, False]
+    jobs.store(1, names, [0, 1])
+    jobs.load(2, names, [0, 1])
+    done = ended(jobs, 2)
+    assert done[1].good == [False, False] and done[2].good == [False, False]
+    jobs.close()
+
+
+@pytest.mark.parametrize("given, sentence", [
+    ({"pool": "1M", "threads": 0}, "option threads is 0"),
+    ({"stoer": "/s"}, "the nearest is 'store'"),
+    ({}, "give pool"),
+])
+def test_wrong_options_of_a_tier_are_refused_by_name(given, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        options_of(given)

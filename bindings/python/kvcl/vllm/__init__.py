@@ -8,6 +8,8 @@
 names if the store has another. kv_role is kv_both, kv_producer (saves only) or kv_consumer (loads only). The options
 of kv_connector_extra_config are in kvcl.vllm.OPTIONS: `python -m kvcl.vllm` prints them.
 
+KVCLTier is a secondary tier of vLLM's own OffloadingConnector (contrib/doc/vllm).
+
 The engine starts and serves without the store, says so once, and takes it up when it is there.
 """
 
@@ -15,11 +17,14 @@ from typing import Any
 
 from ._options import OPTIONS, describe
 
-__all__ = ["KVCLConnector", "OPTIONS", "describe"]
+__all__ = ["KVCLConnector", "KVCLTier", "OPTIONS", "describe"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "KVCLConnector":  # only then is vLLM needed
         from ._connector import KVCLConnector
         return KVCLConnector
+    if name == "KVCLTier":
+        from ._tier import KVCLTier
+        return KVCLTier
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

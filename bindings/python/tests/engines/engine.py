@@ -95,10 +95,29 @@ def forget(llm):
         generate(llm, [[5, 6, 7]], 1)
 
 
+def scheduler_of(llm):
+    """The scheduler's connector, of an engine in this process."""
+    return llm.llm_engine.engine_core.engine_core.scheduler.connector
+
+
 def sides(llm):
     """The connector's two instances, of an engine in this process: the scheduler's and the worker's."""
     from vllm.distributed.kv_transfer import get_kv_transfer_group
-    return llm.llm_engine.engine_core.engine_core.scheduler.connector, get_kv_transfer_group()
+    return scheduler_of(llm), get_kv_transfer_group()
+
+
+def count(worker):
+    """What the worker's side counts from now on, summed up."""
+    totals = dict.fromkeys(worker._transfers.counts, 0)
+    take = worker._transfers.take_counts
+
+    def counted():
+        for name, value in (counts := take()).items():
+            totals[name] += value
+        return counts
+
+    worker._transfers.take_counts = counted
+    return totals
 
 
 def until(what, seconds=60):

@@ -45,15 +45,7 @@ def main():
         return out
 
     fields.keys = recorded
-    totals = dict.fromkeys(worker._transfers.counts, 0)
-    take = worker._transfers.take_counts
-
-    def counted():
-        for name, value in (counts := take()).items():
-            totals[name] += value
-        return counts
-
-    worker._transfers.take_counts = counted
+    totals = engine.count(worker)
 
     def again():
         engine.forget(llm)
