@@ -261,10 +261,12 @@ class FakeLink:
     def match(self, keys):
         return self._post("match", keys)
 
-    def get(self, keys, cache, ids):
+    def get(self, keys, cache, ids, layers=None):
+        self.layers = layers
         return self._post("get", keys, ids)
 
-    def save(self, keys, cache, ids, stream=None):
+    def save(self, keys, cache, ids, stream=None, layers=None):
+        self.layers = layers
         return self._post("save", keys, ids)
 
     def remove(self, keys):
@@ -278,7 +280,7 @@ class FakeLink:
 
 def lookups(plan, link, **options):
     return Lookups(link, plan, lambda names: [name + bytes([part]) for name in names for part in range(2)], 2,
-                   {"match_timeout": 60.0, "handover_timeout": 60.0, **options})
+                   {"match_timeout": 60.0, "handover_timeout": 60.0, "store": "/s", **options})
 
 
 def test_a_lookup_is_asked_once_and_its_answer_stays():
@@ -306,6 +308,50 @@ def test_a_lookup_without_store_answer_or_time_is_a_miss():
     assert look.ask("r", 700, 0) == 0 and lookups(plan, link).ask("r", 100, 0) == 0 and not link.calls
 
 
+def test_without_a_store_nothing_is_waited_for():
+    plan, _ = plan_with(params={"do_remote_prefill": True, "kvcl_id": "x", "kvcl_tokens": 700})
+    link = FakeLink()
+    link.client = None
+    assert lookups(plan, link, store="none").ask("r", 700, 0) == 0 and not plan.expects("r")
+
+
+def test_stored_blocks_are_told_when_all_workers_have_saved_them():
+    class Owner:
+        all_token_ids = list(range(2000))
+
+    plan, names = Plan(128, "prompt", workers=2), hashes(5)
+    plan.tells = True
+    plan.add("r", 700, names, None, owner=Owner)
+    plan.load("r", 128, 128, [9, 10, 11, 12, 13, 14])
+    save, = plan.step([("r", 700)], lambda r: [9, 10, 11, 12, 13, 14]).saves
+    assert save.number and save.names == [names[0], *names[2:5]]
+    plan.told({save.number: True})
+    assert plan.take_stored() == []
+    plan.told({save.number: True, 999: True})
+    first, second = plan.take_stored()
+    assert (first.names, first.parent, first.tokens) == (names[:1], None, list(range(128)))
+    assert (second.names, second.parent, second.tokens) == (names[2:], names[1], list(range(256, 640)))
+    assert plan.take_stored() == []
+    plan.add("s", 300, hashes(2, "s"), None, owner=Owner)
+    save, = plan.step([("s", 300)], lambda r: [1, 2, 3]).saves
+    plan.told({save.number: False})
+    plan.told({save.number: True})
+    assert plan.take_stored() == []
+
+
+def test_a_save_tells_its_number_with_its_outcome():
+    link = FakeLink()
+    moves = transfers(link)
+    for number, status in ((1, kvcl.Status.OK), (2, kvcl.Status.ERR_NO_SPACE)):
+        moves.save(Save("a", hashes(1), [1], number))
+        link.answer([kvcl.Status.OK, status])
+    moves.poll()
+    assert moves.take_told() == {1: True, 2: False} and moves.take_told() == {}
+    copy = transfers(link, saves=False)
+    copy.save(Save("a", hashes(1), [1], 3))
+    assert copy.take_told() == {3: True}
+
+
 def test_a_handover_is_waited_for_and_given_up():
     plan, _ = plan_with(params={"do_remote_prefill": True, "kvcl_id": "x", "kvcl_tokens": 700})
     link = FakeLink()
@@ -323,10 +369,11 @@ def test_a_handover_is_waited_for_and_given_up():
 
 class FakeCache:
     block_bytes = 100
+    layout = kvcl.Layout(layers=3)
 
 
-def transfers(link, saves=True, slices=(0, 1)):
-    out = Transfers(link, b"r" * 32, list(slices), saves, logging.getLogger("test"))
+def transfers(link, saves=True, slices=(0, 1), by_layer=False):
+    out = Transfers(link, b"r" * 32, list(slices), saves, logging.getLogger("test"), by_layer)
     out.cache = FakeCache()
     return out
 
@@ -362,6 +409,53 @@ def test_a_waited_load_is_not_named_and_its_partial_block_is_removed():
     link.answer([kvcl.Status.OK] * 2)
     moves.wait_loads()
     assert moves.finished() == (set(), set()) and link.answer()[0] == "remove"
+
+
+def test_a_waited_load_by_layers_is_waited_for_layer_by_layer():
+    link = FakeLink()
+    moves = transfers(link, by_layer=True)
+    moves.wait_layer(0)  # nothing is loaded
+    moves.load(Load("a", hashes(1), [1], waited=True))
+    arrivals = iter(range(3))
+
+    def progress():
+        layer = next(arrivals, None)
+        if layer is not None:
+            link.layers.there.add(layer)
+
+    link.progress = progress
+    for layer in range(3):
+        moves.wait_layer(layer)
+        assert link.layers.there >= set(range(layer + 1)) and moves.finished() == (set(), set())
+    link.answer([kvcl.Status.OK, kvcl.Status.ERR_NOT_FOUND])
+    moves.wait_loads()
+    assert moves.failed() == {1}
+    moves.load(Load("b", hashes(1), [2]))
+    assert link.layers is None  # nothing waits for its layers
+
+
+def test_a_failed_load_by_layers_ends_the_wait():
+    link = FakeLink()
+    moves = transfers(link, by_layer=True)
+    moves.load(Load("a", hashes(1), [1], waited=True))
+    link.answer(error=kvcl.RankFailed("x"))
+    moves.wait_layer(2)
+    assert moves.failed() == {1}
+
+
+def test_layers_are_marked_as_the_step_computes_them():
+    link = FakeLink()
+    moves = transfers(link, by_layer=True)
+    moves.save(Save("a", hashes(1), [1]), computing=True)
+    layers = link.layers
+    moves.layer_ready(1, "stream")
+    assert layers.there == {1} and layers.stream == "stream"
+    moves.step_computed()
+    assert layers.there == {0, 1, 2} and not layers.dropped
+    moves.layer_ready(0)
+    moves.save(Save("b", hashes(1), [1]), computing=True)
+    moves.step_lost()  # the next step begins, although this one has not ended
+    assert link.layers.dropped and not layers.dropped
 
 
 def test_kept_requests_are_named_when_their_saves_have_ended():

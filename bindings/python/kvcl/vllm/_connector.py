@@ -13,7 +13,8 @@ from vllm.logger import init_logger
 
 import kvcl
 
-from . import _fields, _identity, _options, _pages
+from . import _fields, _handover, _identity, _options, _pages, _peers, _stats
+from ._handover import Part
 from ._link import Link
 from ._lookups import Lookups
 from ._plan import Load, Plan, Work
@@ -21,6 +22,9 @@ from ._stats import Prom, Stats
 from ._transfers import Transfers
 
 logger = init_logger("vllm.kvcl")  # below vLLM's own, so that its settings of logging hold
+
+
+_ENDED_EARLY = ("FINISHED_ABORTED", "FINISHED_ERROR", "FINISHED_IGNORED")
 
 
 class Metadata(KVConnectorMetadata):
@@ -31,15 +35,17 @@ class Metadata(KVConnectorMetadata):
 
 
 class Ended(KVConnectorWorkerMetadata):
-    """What a worker's side sends back: how many saves of which requests have ended."""
+    """What a worker's side sends back: how many saves of which requests have ended, and the address by which other
+    engines reach each rank."""
 
-    def __init__(self, saves: Dict[str, int]) -> None:
-        self.saves = saves
+    def __init__(self, saves: Dict[str, int], addresses: Dict[int, str], told: List[Dict[int, bool]]) -> None:
+        self.saves, self.addresses, self.told = saves, addresses, told  # told: of each worker (Plan.told)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "Ended":
         assert isinstance(other, Ended)
         names = set(self.saves) | set(other.saves)
-        return Ended({name: self.saves.get(name, 0) + other.saves.get(name, 0) for name in names})
+        return Ended({name: self.saves.get(name, 0) + other.saves.get(name, 0) for name in names},
+                     {**self.addresses, **other.addresses}, self.told + other.told)
 
 
 def _guarded(default: Callable[[], Any]) -> Callable[[Any], Any]:
@@ -80,6 +86,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             tp_rank = get_tensor_model_parallel_rank()
         self._engine = _identity.engine(vllm_config, kv_cache_config, self._options, tp_rank)
         self._loads, self._saves = transfer.is_kv_consumer, transfer.is_kv_producer
+        self._by_layer = self._options["by_layer"] == "yes"
+        self._layer_of = {name: index for index, name in enumerate(self._engine.layers)}
         secret = _fields.tenant_secret(self._options["tenant_secret_file"])
         self._text = _fields.text(self._engine.fields, self._options["tenant"])
         self._base = _fields.root(self._engine.fields, self._options["tenant"], secret)
@@ -89,14 +97,24 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         elif role == KVConnectorRole.SCHEDULER:
             self._link = Link(self._options, logger, self._text)
             self._link.start()
-        self._plan = Plan(self._engine.block_size, self._options["save"] if self._saves else "none",
-                          self._engine.tp)
+        self._direct = self._options["handover"] == "direct"
+        self._told_address = False
+        saves = self._options["save"] if self._saves and self._options["store"] != "none" else "none"
+        self._plan = Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b"")
+        events = vllm_config.kv_events_config
+        self._plan.tells = bool(role == KVConnectorRole.SCHEDULER and events and events.enable_kv_cache_events)
         keys = functools.partial(_fields.keys, self._base, slices=range(self._engine.parts))
         self._lookups = Lookups(self._link, self._plan, keys, self._engine.parts, self._options)
 
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config: Dict[str, Any]) -> bool:
+        return extra_config.get("by_layer") == "yes"
+
     @property
     def requires_kv_delivery(self) -> bool:
-        return False  # what is not saved is computed again
+        """What is not saved is computed again. But an engine that only computes for others does so again itself, if it
+        must preempt a request."""
+        return bool(self._saves and not self._loads)
 
     def shutdown(self) -> None:
         link, self._link = self._link, None
@@ -111,7 +129,17 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def on_new_request(self, request: Any) -> None:
         if self._link is not None:
             self._plan.add(request.request_id, request.num_prompt_tokens, request.block_hashes,
-                           request.kv_transfer_params)
+                           request.kv_transfer_params,
+                           self._tail(request) if self._direct and request.kv_transfer_params else b"", request)
+
+    def _tail(self, request: Any) -> bytes:
+        """What the hashes of full blocks do not cover."""
+        tokens = request.prompt_token_ids
+        full = request.num_prompt_tokens // self._engine.block_size * self._engine.block_size
+        lora = getattr(request.lora_request, "lora_name", None)
+        images = [str(one.identifier) for one in request.mm_features or ()]
+        return repr((tokens[full:] if tokens is not None else request.request_id, request.cache_salt, lora,
+                     images)).encode()
 
     @_guarded(lambda: (0, False))
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Tuple[Optional[int], bool]:
@@ -137,6 +165,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if num_external_tokens > 0:
             self._plan.load(request.request_id, self._asked[request.request_id], num_external_tokens,
                             blocks.get_block_ids()[0], self._waits(request))
+        else:
+            self._plan.not_read(request.request_id)
         self._asked.pop(request.request_id, None)
 
     @_guarded(lambda: Metadata(Work()))
@@ -170,6 +200,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         ended = connector_output.kv_connector_worker_meta
         if isinstance(ended, Ended):
             self._plan.save_ended(ended.saves)
+            self._plan.peers.update(ended.addresses)
+            for told in ended.told:
+                self._plan.told(told)
+        self._plan.freed(connector_output.finished_sending or ())
         if connector_output.invalid_block_ids:
             self._plan.load_failed(connector_output.invalid_block_ids)
 
@@ -178,10 +212,15 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
                                     ) -> Tuple[bool, Optional[Dict[str, Any]]]:
         self._lookups.forget(request.request_id)
         self._asked.pop(request.request_id, None)
-        return self._plan.finished(request.request_id)
+        status = getattr(request, "status", None)
+        return self._plan.finished(request.request_id, getattr(status, "name", "") in _ENDED_EARLY)
 
     def request_finished(self, request: Any, block_ids: List[int]) -> Tuple[bool, Optional[Dict[str, Any]]]:
         return self.request_finished_all_groups(request, (block_ids,))
+
+    @_guarded(list)
+    def take_events(self) -> List[Any]:
+        return [_stats.event(one, self._engine.block_size) for one in self._plan.take_stored()]
 
     # ---- the workers' side ----
 
@@ -203,12 +242,27 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         bases = [_bytes_of(one, pages.layout.base_bytes) for one in tensors]
 
         def prepare(context: kvcl.Context) -> None:
-            assert self._transfers is not None
-            self._transfers.cache = context.cache("vllm", pages.layout, bases)
+            transfers = self._transfers
+            assert transfers is not None
+            transfers.cache = context.cache(_peers.CACHE, pages.layout, bases)
+            if self._direct and self._loads:
+                transfers.peers = _peers.Peers(context, transfers.cache, self._options)
+            if self._direct and self._saves:
+                transfers.leases = _peers.Leases(context, self._options["handover_timeout"], logger)
+
+        def parts(theirs: int) -> List[Part]:
+            if engine.by_heads:
+                return _handover.parts(engine.heads, engine.tp, engine.tp_rank, theirs)
+            if theirs != engine.tp:
+                raise ValueError(f"a prefill engine of {theirs} ranks: this one has {engine.tp}, and this layout "
+                                 "needs as many")
+            return [Part(engine.tp_rank, (0,), (0,), 1, 1)]
 
         self._device = tensors[0].device
-        link = Link(self._options, logger, self._text, pages.layout.block_bytes, prepare)
-        self._transfers = Transfers(link, self._base, slices, saves, logger)
+        layers = len(tensors) if self._by_layer else 0
+        link = Link(self._options, logger, self._text, pages.layout.block_bytes, prepare, layers)
+        self._transfers = Transfers(link, self._base, slices, saves, logger, self._by_layer)
+        self._transfers.parts, self._transfers.rank = parts, engine.tp_rank
         self._link = link
         link.start()
         logger.info("KVCL: %d blocks of %d bytes for each block of %d tokens", len(slices), pages.layout.block_bytes,
@@ -217,6 +271,24 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         super().bind_connector_metadata(connector_metadata)
         self._work = connector_metadata.work if isinstance(connector_metadata, Metadata) else Work()
+        self._begin()
+
+    @_guarded(lambda: None)
+    def _begin(self) -> None:
+        """A step begins. Leases of blocks that it overwrites end first. By layers, the store is asked which blocks it
+        has while the first layer is computed."""
+        if self._transfers is not None and self._transfers.leases is not None:
+            self._transfers.leases.drop(self._work.dropped)
+            for lease in self._work.leases:
+                self._transfers.leases.set(lease)
+        if self._transfers is not None:
+            for source in self._work.unread:
+                self._transfers.unread(source)
+        if self._by_layer and self._transfers is not None:
+            self._transfers.step_lost()
+            saves, self._work.saves = self._work.saves, []
+            for save in saves:
+                self._transfers.save(save, computing=True)
 
     @_guarded(lambda: None)
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
@@ -233,14 +305,22 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             return
         for load in loads:
             self._transfers.load(load)
-        if any(load.waited for load in loads):
+        if not self._by_layer and any(load.waited for load in loads):
             self._transfers.wait_loads()
 
+    @_guarded(lambda: None)
     def wait_for_layer_load(self, layer_name: str) -> None:
-        return
+        if self._by_layer and self._transfers is not None and layer_name in self._layer_of:
+            self._transfers.wait_layer(self._layer_of[layer_name])
 
+    @_guarded(lambda: None)
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any, **kwargs: Any) -> None:
-        return
+        if self._by_layer and self._transfers is not None and layer_name in self._layer_of:
+            self._transfers.layer_ready(self._layer_of[layer_name], self._stream())
+
+    def _stream(self) -> Any:
+        """The stream that computes; None on a CPU."""
+        return torch.cuda.current_stream() if self._device.type == "cuda" else None
 
     @_guarded(lambda: None)
     def wait_for_save(self) -> None:
@@ -248,10 +328,12 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if self._transfers is None:
             for save in saves:
                 self._unsaved[save.request] = self._unsaved.get(save.request, 0) + 1
-        else:
-            stream = torch.cuda.current_stream() if saves and self._device.type == "cuda" else None
-            for save in saves:
-                self._transfers.save(save, stream)
+            return
+        if self._by_layer:
+            self._transfers.wait_loads()  # a layer that was not asked for
+            self._transfers.step_computed(self._stream())
+        for save in saves:
+            self._transfers.save(save, self._stream())
 
     @_guarded(lambda: (None, None))
     def get_finished(self, finished_req_ids: Set[str]) -> Tuple[Optional[Set[str]], Optional[Set[str]]]:
@@ -266,11 +348,15 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
 
     @_guarded(lambda: None)
     def build_connector_worker_meta(self) -> Optional[KVConnectorWorkerMetadata]:
+        addresses: Dict[int, str] = {}
+        told: Dict[int, bool] = {}
         if self._transfers is not None:
-            done = self._transfers.take_done()
+            done, told = self._transfers.take_done(), self._transfers.take_told()
+            if self._transfers.leases is not None and not self._told_address:
+                addresses, self._told_address = {self._engine.tp_rank: self._transfers.leases.address}, True
         else:
             done, self._unsaved = self._unsaved, {}
-        return Ended(done) if done else None
+        return Ended(done, addresses, [told] if told else []) if done or addresses else None
 
     @_guarded(set)
     def get_block_ids_with_load_errors(self) -> Set[int]:

@@ -16,13 +16,14 @@ from . import _fields
 class Link:
     """client is a connected StoreClient, or None. Only the engine's thread uses it, through progress() at the latest.
 
-    prepare(context) is called once, in the link's thread, before the first connection: it registers memory.
+    prepare(context) is called once, in the link's thread, before the first connection: it registers memory. layers: of
+    a block, if calls move them one by one.
     """
 
     def __init__(self, options: Any, log: logging.Logger, text: str, block_bytes: int = 0,
-                 prepare: Optional[Callable[[kvcl.Context], None]] = None) -> None:
+                 prepare: Optional[Callable[[kvcl.Context], None]] = None, layers: int = 0) -> None:
         self._options, self._log, self._text, self._block_bytes = options, log, text, block_bytes
-        self._prepare = prepare
+        self._prepare, self._layers = prepare, layers
         self._context: Optional[kvcl.Context] = None
         self._retired: List[kvcl.StoreClient] = []
         self._wake = threading.Event()
@@ -109,8 +110,10 @@ class Link:
                 context.close()
                 raise
             self._context = context
+        if self._options["store"] == "none":
+            return
         client = kvcl.StoreClient(self._context, block_bytes=self._block_bytes, text=self._text,
-                                  timeout=self._options["timeout"])
+                                  timeout=self._options["timeout"], layers=self._layers)
         client.connect(self._options["store"], min(5.0, self._options["timeout"]))
         self.connections += 1
         self._told = ""

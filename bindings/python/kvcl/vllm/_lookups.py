@@ -41,6 +41,11 @@ class Lookups:
             question = self._begin(request, tokens, computed, now)
         if question.names == 0:
             return 0
+        if self._plan.direct(request):
+            return self._plan.tokens(request, computed, question.first, question.names)
+        if self._options["store"] == "none":
+            self._plan.give_up(request)
+            return 0
         client = self._link.ready()
         if client is None and not self._plan.expects(request):
             return 0

@@ -16,7 +16,8 @@ class Option:
 
 
 OPTIONS = (
-    Option("store", "", "the file with the address of kvcl_serve (its --clients); required. It may appear later"),
+    Option("store", "", "the file with the address of kvcl_serve (its --clients); required. It may appear later. none: "
+           "no store, for prefill and decode apart with handover direct"),
     Option("secret_file", "", "the job's secret; default: KVCL_SECRET_FILE"),
     Option("path", "", "auto, shm, tcp or rdma; default: KVCL_PATH"),
     Option("tenant", "", "engines of different tenants share no blocks"),
@@ -26,6 +27,8 @@ OPTIONS = (
            "path as vLLM was given it"),
     Option("load", "async", "async: other requests run while blocks are loaded; sync: the step that needs them waits",
            ("async", "sync")),
+    Option("by_layer", "no", "yes: save each layer of a block while the next ones are computed; with load sync, wait "
+           "for each layer where it is needed. CUDA graphs are then split at the layers", ("no", "yes")),
     Option("save", "prompt", "prompt: blocks of prompts; all: those of generated tokens too; none",
            ("prompt", "all", "none")),
     Option("load_errors", "recompute", "what vLLM does with a request whose load failed (kv_load_failure_policy): "
@@ -33,8 +36,10 @@ OPTIONS = (
     Option("min_tokens", 0, "do not load less than so many tokens"),
     Option("timeout", 10.0, "seconds that a transfer may take"),
     Option("match_timeout", 1.0, "seconds that a request waits for the store's answer before it is computed"),
+    Option("handover", "direct", "direct: a decode engine reads the blocks of a prompt out of the prefill engine's "
+           "memory; store: out of the store", ("direct", "store")),
     Option("handover_timeout", 30.0, "seconds that a decode engine waits for the blocks of a prefill engine before it "
-           "computes the prompt itself"),
+           "computes the prompt itself, and that a prefill engine keeps them"),
     Option("retry", 1.0, "seconds between attempts to connect"),
 )
 
@@ -69,6 +74,8 @@ def read(given: Mapping[str, Any]) -> Dict[str, Any]:
         out[name] = _value(_BY_NAME[name], value)
     if not out["store"]:
         raise ValueError("option store is missing: name the file that kvcl_serve --clients writes")
+    if out["store"] == "none" and out["handover"] != "direct":
+        raise ValueError("option store is none: handover store needs one")
     return out
 
 

@@ -11,25 +11,42 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set,
 
 import kvcl
 
+from . import _handover
+from ._handover import Lease, Source
+
 
 @dataclasses.dataclass
 class Load:
-    """Blocks to load: their names, and where they go. parts: names of partial blocks among them, to be removed."""
+    """Blocks to load: their names, and where they go. parts: names of partial blocks among them, to be removed. source:
+    the engine that has them, from its block first on; None: the store."""
 
     request: str
     names: List[bytes]
     blocks: List[int]
     parts: List[bytes] = dataclasses.field(default_factory=list)
     waited: bool = False  # the step waits for it
+    source: Optional[Source] = None
+    first: int = 0
 
 
 @dataclasses.dataclass
 class Save:
-    """Blocks to save."""
+    """Blocks to save. number: of this save, 0 if nobody asks which blocks were stored."""
 
     request: str
     names: List[bytes]
     blocks: List[int]
+    number: int = 0
+
+
+@dataclasses.dataclass
+class Stored:
+    """Blocks of a request that follow each other, which the store has now. parent: the hash of the block before."""
+
+    names: List[bytes]
+    parent: Optional[bytes]
+    tokens: List[int]
+    request: Any
 
 
 @dataclasses.dataclass
@@ -39,7 +56,10 @@ class Work:
     loads: List[Load] = dataclasses.field(default_factory=list)
     saves: List[Save] = dataclasses.field(default_factory=list)
     preempted: List[str] = dataclasses.field(default_factory=list)
-    kept: List[str] = dataclasses.field(default_factory=list)  # requests that have ended while saves were under way
+    kept: List[str] = dataclasses.field(default_factory=list)  # ended, while their blocks are saved or read by others
+    leases: List[Lease] = dataclasses.field(default_factory=list)
+    dropped: List[str] = dataclasses.field(default_factory=list)    # requests whose lease ends
+    unread: List[Source] = dataclasses.field(default_factory=list)  # handovers that this engine will not read
 
 
 @dataclasses.dataclass
@@ -57,6 +77,11 @@ class Entry:
     into: Set[int] = dataclasses.field(default_factory=set)  # blocks that a load fills
     expected: int = 0                 # decode: tokens that the prefill engine has computed
     failed: bool = False              # a load of it has failed: it is computed
+    tail: bytes = b""                 # what its last, partial block is of
+    source: Optional[Source] = None   # decode: the engine that has its blocks; None: the store, or it was read
+    owner: Any = None                 # vLLM's request, if stored blocks are told
+    slot: int = -1                    # prefill: of its lease
+    blocks: Tuple[int, ...] = ()      # prefill: its blocks
 
 
 def part_name(handover: str, block: int) -> bytes:
@@ -66,10 +91,20 @@ def part_name(handover: str, block: int) -> bytes:
 
 class Plan:
     """All requests of a scheduler. save: which blocks, as the option; none for an engine that only loads. workers: how
-    many ranks report the end of each save."""
+    many ranks report the end of each save. base: the root of the model's keys, with which an engine hands blocks over
+    without the store; b"": through the store."""
 
-    def __init__(self, block_size: int, save: str, workers: int = 1) -> None:
-        self.size, self._save, self._workers = block_size, save, workers
+    def __init__(self, block_size: int, save: str, workers: int = 1, base: bytes = b"") -> None:
+        self.size, self._save, self._workers, self._base = block_size, save, workers, base
+        self.peers: Dict[int, str] = {}  # the addresses of the ranks, once they accept readers
+        self._slots = list(range(_handover.SLOTS - 1, -1, -1)) if base else []
+        self._leased: Dict[str, int] = {}
+        self.tells = False               # whether stored blocks are told (take_stored)
+        self._telling: Dict[int, Tuple[List[Stored], int]] = {}  # saves under way: what they store, workers left
+        self._stored: List[Stored] = []
+        self._numbers = 0
+        self._dropped: List[str] = []
+        self._unread: List[Source] = []
         self._kept: List[str] = []
         self._entries: Dict[str, Entry] = {}
         self._loads: List[Load] = []
@@ -80,16 +115,25 @@ class Plan:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, request: str, prompt: int, hashes: Sequence[bytes], params: Optional[Dict[str, Any]]) -> None:
-        """A new request. params: its kv_transfer_params."""
-        entry = Entry(prompt, hashes)
+    def add(self, request: str, prompt: int, hashes: Sequence[bytes], params: Optional[Dict[str, Any]],
+            tail: bytes = b"", owner: Any = None) -> None:
+        """A new request. params: its kv_transfer_params. tail: what its partial block is of, besides hashes. owner:
+        vLLM's request."""
+        entry = Entry(prompt, hashes, tail=tail, owner=owner)
         if params and params.get("do_remote_decode"):
             entry.prefill, entry.handover = True, secrets.token_hex(16)
         elif params and params.get("do_remote_prefill") and isinstance(params.get("kvcl_id"), str):
             tokens = params.get("kvcl_tokens")
             if isinstance(tokens, int) and 0 < tokens <= prompt:
                 entry.handover, entry.expected = params["kvcl_id"], tokens
+                source = _handover.read(params, -(-tokens // self.size)) if self._base else None
+                if source is not None and tokens == prompt:
+                    entry.source = dataclasses.replace(source, name=self._name(entry, source.blocks))
         self._entries[request] = entry
+
+    def _name(self, entry: Entry, blocks: Sequence[int]) -> bytes:
+        return _handover.lease_name(self._base, entry.handover, entry.prompt, blocks, entry.hashes, self.size,
+                                    entry.tail)
 
     def forget(self, request: str) -> None:
         """The request has ended."""
@@ -116,6 +160,17 @@ class Plan:
         """Whether another engine computes the prompt for this one, so that its blocks are worth waiting for."""
         return self._entries[request].expected > 0
 
+    def direct(self, request: str) -> bool:
+        """Whether the engine that computed the prompt is read itself, so that there is nothing to look for."""
+        return self._entries[request].source is not None
+
+    def not_read(self, request: str) -> None:
+        """The request needs nothing of what another engine keeps for it."""
+        entry = self._entries.get(request)
+        if entry is not None and entry.source is not None:
+            self._unread.append(entry.source)
+            entry.source, entry.expected = None, 0
+
     def give_up(self, request: str) -> None:
         """The handover has failed: the request is one as any other."""
         self._entries[request].expected = 0
@@ -138,7 +193,9 @@ class Plan:
         if len(names) < end - first:
             parts = [part_name(entry.handover, end - 1)]
         into = list(blocks[first:end])
-        self._loads.append(Load(request, names + parts, into, parts, waited))
+        source, entry.source = entry.source, None
+        self._loads.append(Load(request, names + parts, into, [] if source else parts, waited, source,
+                                first if source else 0))
         entry.skip, entry.into = (first, first + len(names)), set(into)
 
     def load_failed(self, blocks: Iterable[int]) -> None:
@@ -156,24 +213,47 @@ class Plan:
     def step(self, scheduled: Iterable[Tuple[str, int]], blocks_of: Callable[[str], Sequence[int]],
              preempted: Iterable[str] = ()) -> Work:
         """The work of a step. scheduled: requests and how many of their tokens are computed after the step."""
-        work = Work(self._loads, [], [one for one in preempted if one in self._entries], self._kept)
-        self._loads, self._kept = [], []
+        preempted = [one for one in preempted if one in self._entries]
+        self._end_leases(preempted)
+        work = Work(self._loads, [], preempted, self._kept,
+                    dropped=self._dropped, unread=self._unread)
+        self._loads, self._kept, self._dropped, self._unread = [], [], [], []
         for request, computed in scheduled:
             entry = self._entries.get(request)
-            if entry is None or self._save == "none":
+            if entry is None:
                 continue
-            if not self._may_save(entry, computed):
+            leases = entry.prefill and entry.slot < 0 and computed >= entry.prompt and self._may_lease()
+            if not leases and not self._may_save(entry, computed):
                 continue
             blocks = blocks_of(request)
+            if leases:
+                work.leases += self._lease(request, entry, blocks)
+            if self._save == "none":
+                continue
             due = self._due(entry, min(computed, len(blocks) * self.size))
             if due:
-                work.saves.append(Save(request, [name for name, _ in due], [blocks[index] for _, index in due]))
+                work.saves.append(Save(request, [name for name, _ in due], [blocks[index] for _, index in due],
+                                       self._tell(entry, [index for _, index in due])))
                 entry.saving += self._workers
         return work
 
     def _may_save(self, entry: Entry, computed: int) -> bool:
         """Whether it is worth asking for the block table, which a step of a decode seldom is."""
+        if self._save == "none":
+            return False
         return computed // self.size > entry.saved or (entry.prefill and not entry.part_saved)
+
+    def _may_lease(self) -> bool:
+        return bool(self._slots) and len(self.peers) == self._workers
+
+    def _lease(self, request: str, entry: Entry, blocks: Sequence[int]) -> List[Lease]:
+        """Before the step that computes the end of the prompt, so that it is there when its reader comes."""
+        n = -(-entry.prompt // self.size)
+        if len(blocks) < n:
+            return []
+        entry.slot, entry.blocks = self._slots.pop(), tuple(blocks[:n])
+        self._leased[request] = entry.slot
+        return [Lease(request, entry.slot, self._name(entry, entry.blocks))]
 
     def _due(self, entry: Entry, computed: int) -> List[Tuple[bytes, int]]:
         end = min(computed // self.size, len(entry.hashes))
@@ -190,6 +270,42 @@ class Plan:
             entry.part_saved = True
         return due
 
+    # ---- telling which blocks were stored ----
+
+    def _tell(self, entry: Entry, indices: List[int]) -> int:
+        """The number of a save of these blocks of a request; the partial one is not told."""
+        if not self.tells or entry.owner is None:
+            return 0
+        runs: List[Stored] = []
+        tokens, last = entry.owner.all_token_ids, -2
+        for index in indices:
+            if index >= len(entry.hashes):
+                continue
+            if index != last + 1:
+                runs.append(Stored([], entry.hashes[index - 1] if index > 0 else None, [], entry.owner))
+            runs[-1].names.append(entry.hashes[index])
+            runs[-1].tokens += list(tokens[index * self.size:(index + 1) * self.size])
+            last = index
+        self._numbers += 1
+        self._telling[self._numbers] = (runs, self._workers)
+        return self._numbers
+
+    def told(self, ended: Dict[int, bool]) -> None:
+        """Saves that a worker has ended, and whether all of their blocks are in the store."""
+        for number, good in ended.items():
+            runs, left = self._telling.pop(number, ([], 0))
+            if good and left > 1:
+                self._telling[number] = (runs, left - 1)
+            elif good:
+                self._stored += runs
+
+    def take_stored(self) -> List[Stored]:
+        """What was stored since the last call."""
+        stored, self._stored = self._stored, []
+        return stored
+
+    # ---- the end ----
+
     def save_ended(self, ended: Dict[str, int]) -> None:
         """How many saves of which requests the workers have ended, well or not."""
         for request, count in ended.items():
@@ -197,16 +313,39 @@ class Plan:
             if entry is not None:
                 entry.saving -= count
 
-    def finished(self, request: str) -> Tuple[bool, Optional[Dict[str, Any]]]:
-        """Whether vLLM must keep the request's blocks until the workers have saved them; and, after a prefill for
-        another engine, the parameters that its request takes there."""
+    def finished(self, request: str, aborted: bool = False) -> Tuple[bool, Optional[Dict[str, Any]]]:
+        """Whether vLLM must keep the request's blocks until the workers have saved them, or others have read them; and,
+        after a prefill for another engine, the parameters that its request takes there."""
+        self.not_read(request)
+        if aborted:
+            self._end_leases([request])
         entry = self._entries.pop(request, None)
         if entry is None:
             return False, None
         params = None
-        if entry.prefill:
+        if entry.prefill and not aborted:
             params = {"do_remote_prefill": True, "do_remote_decode": False, "kvcl_id": entry.handover,
                       "kvcl_tokens": entry.prompt}
-        if entry.saving > 0:
+            if entry.slot >= 0:
+                peers = tuple(self.peers[rank] for rank in sorted(self.peers))
+                params.update(_handover.params(Source(peers, entry.blocks, entry.slot)))
+        keep = entry.saving > 0 or entry.slot >= 0
+        if keep:
             self._kept.append(request)
-        return entry.saving > 0, params
+        return keep, params
+
+    def _end_leases(self, requests: Iterable[str]) -> None:
+        """Their blocks are given to others: they are computed again, and leased again."""
+        for request in requests:
+            entry = self._entries.get(request)
+            if entry is not None and entry.slot >= 0:
+                self._dropped.append(request)
+                self.freed([request])
+                entry.slot = -1
+
+    def freed(self, requests: Iterable[str]) -> None:
+        """The workers no longer keep the blocks of these requests."""
+        for request in requests:
+            slot = self._leased.pop(request, None)
+            if slot is not None:
+                self._slots.append(slot)

@@ -1,9 +1,12 @@
-"""The connector's numbers through vLLM: its log lines and its own Prometheus registry."""
+"""The connector's numbers through vLLM: its log lines and its own Prometheus registry; and its KV events."""
 
 from typing import Any, Dict, Optional
 
+from vllm.distributed.kv_events import MEDIUM_STORAGE, BlockStored
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
+from ._plan import Stored
 from ._transfers import COUNTS
 
 _HELP = {
@@ -55,3 +58,13 @@ class Prom(KVConnectorPromMetrics):
         for name, value in transfer_stats_data.items():
             if name in self._counters and value:
                 self._counters[name][engine_idx].inc(value)
+
+
+def event(stored: Stored, block_size: int) -> BlockStored:
+    """Blocks that the store has, as vLLM's publisher tells them."""
+    convert: Any = maybe_convert_block_hash
+    return BlockStored(
+        block_hashes=[convert(one) for one in stored.names],
+        parent_block_hash=convert(stored.parent) if stored.parent is not None else None, token_ids=stored.tokens,
+        block_size=block_size, lora_id=getattr(stored.request.lora_request, "adapter_id", None), medium=MEDIUM_STORAGE,
+        lora_name=getattr(stored.request.lora_request, "lora_name", None), ownership="KVCL")

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 import kvcl
 
 from . import _fields
+from ._handover import Source
 from ._plan import Load, Save
 
 
@@ -21,6 +22,8 @@ class _Move:
     began: float
     call: Optional[kvcl.Call] = None  # None: there was no store
     waited: bool = False              # a load that its step waits for
+    layers: Optional[kvcl.Layers] = None  # by which it moves
+    number: int = 0                   # of a save (Save)
     remove: List[bytes] = dataclasses.field(default_factory=list)
 
 
@@ -30,16 +33,26 @@ COUNTS = ("loaded_blocks", "loaded_bytes", "load_seconds", "failed_blocks", "sav
 
 class Transfers:
     """link: to the store. cache: where vLLM's block b, part p, is block b * parts + p. slices: their numbers in keys.
-    saves: whether this rank saves them. base: the root of all keys."""
+    saves: whether this rank saves them. base: the root of all keys. by_layer: saves, and loads that a step waits for,
+    move layer by layer."""
 
-    def __init__(self, link: Any, base: bytes, slices: List[int], saves: bool, log: logging.Logger) -> None:
+    def __init__(self, link: Any, base: bytes, slices: List[int], saves: bool, log: logging.Logger,
+                 by_layer: bool = False) -> None:
         self._link, self._base, self._slices, self._log = link, base, slices, log
+        self._by_layer = by_layer
+        self.leases: Any = None  # _peers.Leases and Peers, once there is a context
+        self.peers: Any = None
+        self.parts: Any = None   # of a source's number of ranks: what this rank reads from them (_handover.parts)
+        self.rank = 0
+        self._computing: List[kvcl.Layers] = []  # of saves whose blocks are being computed
         self._saves = saves
         self.cache: Optional[kvcl.Cache] = None
         self._loading: List[_Move] = []
+        self._telling: List[kvcl.Call] = []
         self._saving: List[_Move] = []
         self._kept: Set[str] = set()     # requests that have ended, whose blocks vLLM keeps for their saves
         self._done: Dict[str, int] = {}  # saves that have ended
+        self._told: Dict[int, bool] = {}  # their numbers, and whether the store has all of their blocks
         self._received: Set[str] = set()
         self._failed: Set[int] = set()
         self._full_told = False
@@ -53,36 +66,87 @@ class Transfers:
         """Begin a load. finished() does not name one that its step waits for (wait_loads)."""
         move = _Move(work.request, work.blocks, len(self._slices), time.monotonic(), waited=work.waited)
         client = self._link.ready()
-        if client is not None and self.cache is not None:
+        if work.source is not None:
+            move.call = self._read(work.source, work.blocks, work.first)
+        elif client is not None and self.cache is not None:
             try:
                 keys = _fields.keys(self._base, work.names, self._slices)
-                move.call = client.get(keys, self.cache, self._ids(work.blocks))
+                move.layers = kvcl.Layers() if self._by_layer and work.waited else None
+                move.call = client.get(keys, self.cache, self._ids(work.blocks), layers=move.layers)
                 move.remove = _fields.keys(self._base, work.parts, self._slices)
             except Exception as error:  # noqa: B902: of this load alone
                 self._log.warning("KVCL: a load of request %s failed: %s", work.request, error)
         self._loading.append(move)
 
-    def save(self, work: Save, stream: Any = None) -> None:
-        """Begin a save. Blocks that the store has are not sent."""
+    def _read(self, source: Source, blocks: List[int], first: int) -> Optional[kvcl.Call]:
+        if self.peers is None:
+            return None
+        try:
+            return self.peers.read(source, self.parts(len(source.peers)), blocks, first, self.rank)
+        except Exception as error:  # noqa: B902: of this handover alone
+            self._log.warning("KVCL: a handover failed: %s", error)
+            return None
+
+    def unread(self, source: Source) -> None:
+        """Tell another engine that its blocks will not be read."""
+        call = self._read(source, [], 0)
+        if call is not None:
+            self._telling.append(call)
+
+    def save(self, work: Save, stream: Any = None, computing: bool = False) -> None:
+        """Begin a save. Blocks that the store has are not sent. computing: the step that computes the blocks begins:
+        they move layer by layer, as layer_ready() names the layers."""
         client = self._link.ready()
         if client is None or self.cache is None or not self._saves:
-            self._count_done(work.request)
+            self._count_done(work.request, work.number, not self._saves)
             return
         try:
             keys = _fields.keys(self._base, work.names, self._slices)
-            call = client.save(keys, self.cache, self._ids(work.blocks), stream=stream)
-            self._saving.append(_Move(work.request, work.blocks, len(self._slices), time.monotonic(), call))
+            layers = kvcl.Layers() if computing else None
+            call = client.save(keys, self.cache, self._ids(work.blocks), stream=stream, layers=layers)
+            self._saving.append(_Move(work.request, work.blocks, len(self._slices), time.monotonic(), call,
+                                      number=work.number))
+            if layers is not None:
+                self._computing.append(layers)
         except Exception as error:  # noqa: B902: of this save alone
             self._log.warning("KVCL: a save of request %s failed: %s", work.request, error)
-            self._count_done(work.request)
+            self._count_done(work.request, work.number, False)
 
-    def _count_done(self, request: str) -> None:
+    def layer_ready(self, layer: int, stream: Any = None) -> None:
+        """This step has computed a layer."""
+        for layers in self._computing:
+            layers.ready(layer, stream)
+        self.poll()
+
+    def step_computed(self, stream: Any = None) -> None:
+        """This step has computed all layers."""
+        computing, self._computing = self._computing, []
+        if computing and self.cache is not None:
+            for layers in computing:
+                for layer in range(self.cache.layout.layers):
+                    layers.ready(layer, stream)
+            self.poll()
+
+    def step_lost(self) -> None:
+        """If the last step has not ended, what it was to compute is not saved."""
+        computing, self._computing = self._computing, []
+        for layers in computing:
+            layers.drop()
+
+    def _count_done(self, request: str, number: int, good: bool) -> None:
         self._done[request] = self._done.get(request, 0) + 1
+        if number != 0:
+            self._told[number] = good
 
     # ---- progress ----
 
     def poll(self) -> None:
         """Move everything that can move."""
+        if self.peers is not None and (self._loading or self._telling):
+            self.peers.progress()
+            self._telling = [call for call in self._telling if not call.done]
+        if self.leases is not None:
+            self.leases.poll()
         if self._loading or self._saving:
             self._link.progress()
             self._loading = [move for move in self._loading if not self._load_ended(move)]
@@ -126,9 +190,9 @@ class Transfers:
         outcome = self._outcome(move)
         if outcome is None:
             return False
-        self._count_done(move.request)
         status, why = outcome
         bad = sum(one != kvcl.Status.OK for one in status)
+        self._count_done(move.request, move.number, bad == 0)
         good = len(status) - bad
         self.counts["saved_blocks"] += good // move.parts
         self.counts["unsaved_blocks"] += -(-bad // move.parts)
@@ -147,13 +211,19 @@ class Transfers:
     # ---- what vLLM asks ----
 
     def keep(self, requests: Iterable[str]) -> None:
-        """Requests that have ended: finished() names them when their saves have ended."""
+        """Requests that have ended: finished() names them when their saves have ended, and others have read their
+        blocks."""
         self._kept |= set(requests)
+        if self.leases is not None:
+            for request in requests:
+                self.leases.ended(request)
 
     def finished(self) -> Tuple[Set[str], Set[str]]:
         """The kept requests whose saves have ended, and the requests whose loads have ended."""
         self.poll()
         busy = {move.request for move in self._saving}
+        if self.leases is not None:
+            busy |= {request for request in self._kept if request in self.leases}
         sent = self._kept - busy
         self._kept &= busy
         received, self._received = self._received, set()
@@ -164,13 +234,20 @@ class Transfers:
         done, self._done = self._done, {}
         return done
 
+    def take_told(self) -> Dict[int, bool]:
+        """The numbers of saves that have ended since the last call, and whether the store has all of their blocks."""
+        told, self._told = self._told, {}
+        return told
+
     def take_counts(self) -> Dict[str, float]:
         """What was counted since the last call."""
         counts, self.counts = self.counts, dict.fromkeys(COUNTS, 0)
         return counts
 
     def close(self) -> None:
-        """Give saves under way a moment to end. Blocks, at most a second."""
+        """Give saves under way a moment to end. Blocks, at most a few seconds."""
+        if self.leases is not None:
+            self.leases.close()
         until = time.monotonic() + 1.0
         self._wait(lambda: bool(self._saving) and time.monotonic() < until)
 
@@ -180,12 +257,20 @@ class Transfers:
         return failed
 
     def wait_saves(self, requests: Optional[Set[str]] = None) -> None:
-        """Wait until the saves of these requests (None: all) have ended. Blocks, by their deadlines."""
+        """Between steps: wait until the saves of these requests (None: all) have ended. Blocks, by their deadlines."""
+        self.step_lost()
         self._wait(lambda: any(requests is None or move.request in requests for move in self._saving))
 
     def wait_loads(self) -> None:
         """Wait until all loads that their step waits for have ended. Blocks, by their deadlines."""
         self._wait(lambda: any(move.waited for move in self._loading))
+
+    def wait_layer(self, layer: int) -> None:
+        """Wait until a layer of all loads that their step waits for has arrived, or they have ended. Blocks, by their
+        deadlines."""
+        if self._loading:
+            self._wait(lambda: any(move.waited and (move.layers is None or layer not in move.layers.there)
+                                   for move in self._loading))
 
     def _wait(self, busy: Any) -> None:
         self.poll()

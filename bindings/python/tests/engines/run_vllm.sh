@@ -41,7 +41,7 @@ cd "$tmp"
 "$python" -c 'import vllm' 2>"$tmp/err" || skip "$python has no vLLM: $(tail -n 1 "$tmp/err")"
 "$python" "$here/tests/engines/model.py" model >/dev/null 2>"$tmp/err" || { cat "$tmp/err"; exit 1; }
 "$python" "$here/tests/engines/base.py" >"$tmp/out" 2>&1 || { cat "$tmp/out"; exit 1; }
-[ $# -gt 0 ] || set -- store handover tier tp
+[ $# -gt 0 ] || set -- calls store layers handover tier tp
 passed=0 failed=0
 for name; do
   rc=0

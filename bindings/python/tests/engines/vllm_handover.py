@@ -1,65 +1,117 @@
-"""Prefill and decode apart: one engine computes prompts; another one, started separately, generates from them. There
-are prompts of several blocks, of whole ones only, and of less than one. A handover that never arrives is computed.
+"""Prefill and decode apart: one engine computes prompts; another one, started separately, generates from them: out of
+the first one's memory, without a store, and through the store. There are prompts of several blocks, of whole ones only,
+and of less than one. A handover that never arrives, is of another prompt, or whose engine was killed, is computed.
 """
 
 import faulthandler
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import engine
 from engine import PROMPTS, check, generate
 
-
-def prefill(store):
-    """Write the parameters that each request's decode takes."""
-    llm = engine.start({"store": store}, "kv_producer")
-    engine.until(lambda: all(side._link.ready() for side in engine.sides(llm)))
-    _, _, params = generate(llm, tokens=1, params=[{"do_remote_decode": True}] * len(PROMPTS))
-    engine.forget(llm)  # until the blocks have been saved, and are free
-    with open("handover.json", "w", encoding="ascii") as file:
-        json.dump(params, file)
-    os._exit(0)
+SMALL = [[5, 6, 7]]
 
 
-def decode(store):
+def options(how, store):
+    return {"store": "none"} if how == "direct" else {"store": store, "handover": "store"}
+
+
+def write(name, what):
+    """A reader finds the whole file or none."""
+    with open(name + ".new", "w", encoding="ascii") as file:
+        json.dump(what, file)
+    os.replace(name + ".new", name)
+
+
+def prefill(how, store):
+    """Write the parameters that each request's decode takes. Directly, the engine lives until it is killed."""
+    llm = engine.start(options(how, store), "kv_producer")
+    scheduler, worker = engine.sides(llm)
+    asked = [{"do_remote_decode": True}] * len(PROMPTS)
+    if how == "store":
+        engine.until(lambda: scheduler._link.ready() and worker._link.ready())
+        _, _, params = generate(llm, tokens=1, params=asked)
+        engine.forget(llm)  # until the blocks have been saved, and are free
+        write("store.json", params)
+        os._exit(0)
+    engine.until(lambda: generate(llm, SMALL, 1) and scheduler._plan.peers)
+    _, _, params = generate(llm, tokens=1, params=asked)
+    _, _, more = generate(llm, PROMPTS[:1], 1, params=asked[:1])
+    write("direct.json", params + more)
+    engine.until(lambda: os.path.exists("read.json"), engine.LIMIT)
+    leases = worker._transfers.leases
+    engine.until(lambda: generate(llm, SMALL, 1) and len(leases._open) == 1)
+    write("freed.json", [len(leases._open), leases.late])
+    engine.until(lambda: False, engine.LIMIT)
+
+
+def decode(how, store, prefiller):
     """Generate from them."""
     base = engine.expected()
-    with open("handover.json", encoding="ascii") as file:
+    engine.until(lambda: os.path.exists(f"{how}.json"), engine.LIMIT)
+    with open(f"{how}.json", encoding="ascii") as file:
         params = json.load(file)
-    check("every request has parameters", all(one and one["do_remote_prefill"] for one in params), params)
-    llm = engine.start({"store": store, "handover_timeout": 5.0}, "kv_consumer")
+    check(f"{how}: every request has parameters", all(one and one["do_remote_prefill"] for one in params), params)
+    check(f"{how}: with addresses, or not", all(("kvcl_peers" in one) == (how == "direct") for one in params), params)
+    llm = engine.start({**options(how, store), "handover_timeout": 5.0}, "kv_consumer")
     scheduler, worker = engine.sides(llm)
-    engine.until(lambda: scheduler._link.ready() and worker._link.ready())
-    loaded = []
-    take = worker._transfers.take_counts
-
-    def counted():
-        counts = take()
-        loaded.append(counts["loaded_blocks"])
-        return counts
-
-    worker._transfers.take_counts = counted
-    out, _, _ = generate(llm, params=params)
-    check("the decode engine generates what one engine does", out == base, out)
-    check("all blocks came from the prefill engine", sum(loaded) == 6 + 3 + 1 + 1, loaded)
+    if how == "store":
+        engine.until(lambda: scheduler._link.ready() and worker._link.ready())
+    else:
+        engine.until(lambda: worker._transfers.peers)
+    counts = engine.count(worker)
+    out, _, _ = generate(llm, params=params[:len(PROMPTS)])
+    check(f"{how}: the decode engine generates what one engine does", out == base, out)
+    check(f"{how}: all blocks came from the prefill engine", counts["loaded_blocks"] == 6 + 3 + 1 + 1, counts)
     engine.forget(llm)
     out, _, _ = generate(llm, PROMPTS[:1], params=[dict(params[0], kvcl_id="no such handover")])
-    check("a handover that never arrives is computed", out == base[:1], out)
+    check(f"{how}: a handover that never arrives is computed", out == base[:1], out)
+    if how == "direct":
+        direct(llm, base, params, prefiller, counts)
     engine.end()
+
+
+def direct(llm, base, params, prefiller, counts):
+    write("read.json", [])
+    engine.until(lambda: os.path.exists("freed.json"), engine.LIMIT)
+    with open("freed.json", encoding="ascii") as file:
+        left = json.load(file)
+    check("direct: blocks that were read are free at once", left == [1, 0], left)
+    engine.forget(llm)
+    before = counts["loaded_blocks"]
+    other = dict(params[-1], kvcl_tokens=300, kvcl_blocks=params[-1]["kvcl_blocks"][:3])
+    out, _, _ = generate(llm, PROMPTS[1:2], params=[other])
+    check("direct: another prompt's blocks are not taken", out == base[1:2] and counts["loaded_blocks"] == before, out)
+    engine.forget(llm)
+    os.kill(prefiller, signal.SIGKILL)
+    out, _, _ = generate(llm, PROMPTS[:1], params=params[-1:])
+    check("direct: the prefill engine killed: computed", out == base[:1] and counts["loaded_blocks"] == before, out)
 
 
 def main():
     faulthandler.dump_traceback_later(engine.LIMIT, exit=True)
     if len(sys.argv) > 2:
-        return {"prefill": prefill, "decode": decode}[sys.argv[1]](sys.argv[2])
-    store = engine.Server()
+        if sys.argv[1] == "prefill":
+            return prefill(*sys.argv[2:])
+        return decode(*sys.argv[2:4], int(sys.argv[4]))
+    store, failed = engine.Server(), 0
     try:
-        subprocess.run([sys.executable, __file__, "prefill", store.file], check=True, timeout=engine.LIMIT)
-        sys.exit(subprocess.run([sys.executable, __file__, "decode", store.file], timeout=engine.LIMIT).returncode)
+        for how in ("direct", "store"):
+            first = subprocess.Popen([sys.executable, __file__, "prefill", how, store.file])
+            try:
+                second = subprocess.run([sys.executable, __file__, "decode", how, store.file, str(first.pid)],
+                                        timeout=engine.LIMIT)
+            finally:
+                first.kill()
+                first.wait()
+            failed += second.returncode != 0
     finally:
         store.end()
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+"""A prompt's blocks from the engine that computed them (prefill) to the one that generates (decode), without the store:
+what travels in kv_transfer_params, and the leases by which a reader knows that it has read the right bytes. Pure.
+
+The prefill engine keeps the blocks, and gives them a lease: a slot in a table that decode engines may read, and in the
+slot the lease's name. It clears the slot before the blocks are given to others. A reader reads the blocks, then the
+slot: if the slot has the name, the blocks were not changed meanwhile. The name is made from the fields of the model,
+the handover's id, the blocks and the prompt's tokens. So parameters that name other blocks, or that come with another
+prompt, give another name: the read fails and the prompt is computed.
+"""
+
+import dataclasses
+import json
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import kvcl
+
+SLOTS = 4096
+BLOCKS_MAX = 1 << 20
+PEERS_MAX = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where a prompt's blocks are: the address of each tensor-parallel rank, and what to read there."""
+
+    peers: Tuple[str, ...]
+    blocks: Tuple[int, ...]
+    slot: int
+    name: bytes = b""  # of the lease
+
+
+@dataclasses.dataclass(frozen=True)
+class Lease:
+    """Blocks of a request that readers may read."""
+
+    request: str
+    slot: int
+    name: bytes
+
+
+def lease_name(base: bytes, handover: str, tokens: int, blocks: Sequence[int], hashes: Sequence[bytes], block_size: int,
+               tail: bytes) -> bytes:
+    """base: the root of the model's keys. hashes: vLLM's, of full blocks. tail: what is in the partial last block."""
+    last = hashes[tokens // block_size - 1] if tokens >= block_size else b""
+    text = json.dumps([handover, tokens, list(blocks), last.hex(), tail.hex()])
+    return kvcl.key_from_bytes(text.encode(), base)
+
+
+def params(source: Source) -> Dict[str, Any]:
+    """What is added to kv_transfer_params."""
+    return {"kvcl_peers": list(source.peers), "kvcl_blocks": list(source.blocks), "kvcl_slot": source.slot}
+
+
+def _number(value: Any, end: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+
+
+def read(given: Dict[str, Any], blocks: int) -> Optional[Source]:
+    """Of kv_transfer_params; None if they name no source of so many blocks, or have another form."""
+    peers, ids, slot = given.get("kvcl_peers"), given.get("kvcl_blocks"), given.get("kvcl_slot")
+    if not (isinstance(peers, list) and 0 < len(peers) <= PEERS_MAX and isinstance(ids, list) and len(ids) == blocks):
+        return None
+    if not all(isinstance(one, str) and 0 < len(one) < 65536 for one in peers) or not _number(slot, SLOTS):
+        return None
+    if not all(_number(one, 1 << 31) for one in ids):
+        return None
+    return Source(tuple(peers), tuple(ids), slot)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What one rank reads from one rank of the other engine: for each block, these parts into those. No parts: that
+    rank is only told that it will not be read."""
+
+    peer: int
+    theirs: Tuple[int, ...]
+    ours: Tuple[int, ...]
+    their_parts: int    # of a block, at that rank
+    readers: int        # how many ranks read from that one
+
+
+def _held(heads: int, tp: int, rank: int) -> List[int]:
+    """The heads that a rank has."""
+    if heads >= tp:
+        each = heads // tp
+        return list(range(rank * each, (rank + 1) * each))
+    return [rank // (tp // heads)]
+
+
+def _share(heads: int, tp: int, rank: int, theirs: int) -> Dict[int, List[Tuple[int, int]]]:
+    """The rank that each head of this one is read from: {rank: [(its part, this rank's part)]}."""
+    out: Dict[int, List[Tuple[int, int]]] = {}
+    for ours, head in enumerate(_held(heads, tp, rank)):
+        for peer in range(theirs):
+            held = _held(heads, theirs, peer)
+            if head in held and (heads >= theirs or peer % (theirs // heads) == rank % (theirs // heads)):
+                out.setdefault(peer, []).append((held.index(head), ours))
+                break
+    return out
+
+
+def parts(heads: int, tp: int, rank: int, theirs: int) -> List[Part]:
+    """What a rank of tp reads from the ranks of an engine of size theirs. heads: of the model, of which each size
+    divides the other."""
+    shares = [_share(heads, tp, one, theirs) for one in range(tp)]
+    out = [Part(peer, tuple(a for a, _ in pairs), tuple(b for _, b in pairs), len(_held(heads, theirs, peer)),
+                sum(peer in share for share in shares)) for peer, pairs in shares[rank].items()]
+    if rank == 0:
+        used = {peer for share in shares for peer in share}
+        out += [Part(peer, (), (), 0, 1) for peer in range(theirs) if peer not in used]
+    return out

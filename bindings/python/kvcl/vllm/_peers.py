@@ -1,0 +1,236 @@
+"""The two ends of a handover without the store (_handover.py), in the workers' processes: Leases of an engine whose
+blocks are read, Peers of one that reads. No type of vLLM.
+
+All methods are called by the engine's thread, and none waits; a thread of Leases accepts readers, and one of Peers for
+each engine that it meets connects.
+"""
+
+import logging
+import struct
+import threading
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+import kvcl
+
+from ._handover import SLOTS, Lease, Part, Source
+
+TABLE, CACHE = "vllm.leases", "vllm"
+NAME = 32
+READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's rank, how many readers there are
+SCRATCH = 256                   # reads of slots under way
+ACCEPT = 2.0                    # seconds
+
+
+class _Open:
+    """A lease: until when, and who has read."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.until: Optional[float] = None  # None: the request has not ended
+        self.readers: Set[int] = set()
+        self.read = False
+
+
+class Leases:
+    """seconds: how long blocks are kept for a reader after their request has ended."""
+
+    def __init__(self, context: kvcl.Context, seconds: float, log: logging.Logger) -> None:
+        self._seconds, self._log = seconds, log
+        self._table = context.cache(TABLE, kvcl.Layout.bytes(SLOTS, NAME))
+        for slot in range(SLOTS):
+            self._table.write(slot, bytes(NAME))
+        self._open: Dict[str, _Open] = {}
+        self._readers: Tuple[kvcl.Comm, ...] = ()
+        self._closing = False
+        self._said: Set[int] = set()
+        self.address = context.address
+        self.late = 0  # leases that nobody has read in time
+        self._comm = context.world.create([0])
+        self._thread = threading.Thread(target=self._accept, name="kvcl.vllm.readers", daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                reader = self._comm.accept(ACCEPT)
+                self._readers = (*(one for one in self._readers if one.rank_state(0) != kvcl.RankState.FAILED), reader)
+            except kvcl.TimedOut:
+                pass
+            except kvcl.KvclError as error:
+                if error.status not in self._said and not self._closing:
+                    self._said.add(error.status)
+                    self._log.warning("KVCL: an engine could not connect for a handover: %s (said once)", error)
+                time.sleep(ACCEPT)
+
+    def set(self, lease: Lease) -> None:
+        """Readers may read the lease's blocks from now on."""
+        self.drop([lease.request])
+        self._table.write(lease.slot, lease.name)
+        self._open[lease.request] = _Open(lease)
+
+    def ended(self, request: str) -> None:
+        """The request has ended: its blocks are kept for the reader, for a while."""
+        one = self._open.get(request)
+        if one is not None:
+            one.until = time.monotonic() + self._seconds
+
+    def drop(self, requests: List[str]) -> None:
+        """Nobody may read these blocks any more."""
+        for request in requests:
+            one = self._open.pop(request, None)
+            if one is not None:
+                self._table.write(one.lease.slot, bytes(NAME))
+
+    def __contains__(self, request: str) -> bool:
+        return request in self._open
+
+    def poll(self) -> None:
+        """End the leases that all readers have read, or whose time is up."""
+        if not self._open:
+            return
+        for reader in self._readers:
+            while True:
+                try:
+                    got = reader.notify_recv()
+                except kvcl.KvclError:
+                    break  # it has failed
+                if got is None:
+                    break
+                self._told(got[1])
+        now = time.monotonic()
+        for request, one in list(self._open.items()):
+            if one.until is not None and (one.read or now > one.until):
+                if not one.read:
+                    self.late += 1
+                    self._log.warning("KVCL: no engine has read the blocks of request %s in %g s: they are freed",
+                                      request, self._seconds)
+                self.drop([request])
+
+    def _told(self, data: bytes) -> None:
+        if len(data) != READ.size:
+            return
+        name, reader, readers = READ.unpack(data)
+        for one in self._open.values():
+            if one.lease.name == name and 0 < readers <= 4096 and reader < readers:
+                one.readers.add(reader)
+                one.read = len(one.readers) >= readers
+
+    def close(self) -> None:
+        """Accept no more. Blocks, a few seconds."""
+        self._closing = True
+        self._thread.join(ACCEPT + 1)
+
+
+class _Peer:
+    def __init__(self) -> None:
+        self.comm: Optional[kvcl.Comm] = None
+        self.error: Optional[Exception] = None
+
+
+class Peers:
+    """cache: of this rank's blocks. options: timeout, handover_timeout."""
+
+    def __init__(self, context: kvcl.Context, cache: kvcl.Cache, options: Any) -> None:
+        self._context, self._cache, self._options = context, cache, options
+        self._scratch = context.cache("vllm.slots", kvcl.Layout.bytes(SCRATCH, NAME))
+        self._free = list(range(SCRATCH))
+        self._peers: Dict[str, _Peer] = {}
+        self._calls: List[kvcl.Call] = []
+
+    def progress(self) -> None:
+        """Move all reads as far as they go. Never waits."""
+        if self._calls:
+            self._calls = [call for call in self._calls if not call._advance()]
+
+    def read(self, source: Source, parts: List[Part], blocks: List[int], first: int, reader: int) -> kvcl.Call:
+        """Read the source's blocks from its block first on into these; none: say only that they will not be read.
+        reader: this rank's number. The result is a Status for each part of each block."""
+        call = kvcl.Call(self._read(source, parts, blocks, first, reader))
+        if not call._advance():
+            self._calls.append(call)
+        return call
+
+    # ---- connections ----
+
+    def _peer(self, address: str) -> Optional[kvcl.Comm]:
+        """The connection, if there is one; a thread makes it. Raises what it failed with, once."""
+        peer = self._peers.get(address)
+        if peer is not None and peer.comm is not None and peer.comm.rank_state(0) == kvcl.RankState.FAILED:
+            peer = None
+        if peer is None:
+            peer = self._peers[address] = _Peer()
+            threading.Thread(target=self._connect, args=(address, peer), name="kvcl.vllm.peer", daemon=True).start()
+        if peer.error is not None:
+            del self._peers[address]
+            raise peer.error
+        return peer.comm
+
+    def _connect(self, address: str, peer: _Peer) -> None:
+        try:
+            peer.comm = self._context.world.create([0]).connect(address, min(5.0, self._options["handover_timeout"]))
+        except Exception as error:  # noqa: B902: of this handover alone
+            peer.error = error
+
+    # ---- a read ----
+
+    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int, reader: int) -> Any:
+        until = time.monotonic() + self._options["handover_timeout"]
+        comms: Dict[int, kvcl.Comm] = {}
+        for part in parts:
+            while part.peer not in comms:
+                comm = self._peer(source.peers[part.peer])
+                if comm is not None:
+                    comms[part.peer] = comm
+                elif time.monotonic() > until:
+                    raise kvcl.TimedOut("the prefill engine did not answer")
+                else:
+                    yield None
+        each = sum(len(part.ours) for part in parts)
+        if blocks:
+            theirs, read = source.blocks[first:first + len(blocks)], [part for part in parts if part.ours]
+            yield from self._all([lambda part=part: self._get(comms[part.peer], part, theirs, blocks, each)
+                                  for part in read])
+            yield from self._check(source, [comms[part.peer] for part in read])
+        for part in parts:
+            comms[part.peer].notify(0, READ.pack(source.name, reader if part.ours else 0, part.readers))
+        return [kvcl.Status.OK] * (len(blocks) * each)
+
+    def _get(self, comm: kvcl.Comm, part: Part, theirs: Any, blocks: List[int], each: int) -> kvcl.Request:
+        remote = [block * part.their_parts + one for block in theirs for one in part.theirs]
+        local = [block * each + one for block in blocks for one in part.ours]
+        return comm.get(0, self._cache, remote, local, remote_cache=CACHE, timeout=self._options["timeout"])
+
+    def _check(self, source: Source, comms: List[kvcl.Comm]) -> Any:
+        while len(self._free) < len(comms):
+            yield None  # other reads have them
+        slots = [self._free.pop() for _ in comms]
+        try:
+            for slot in slots:
+                self._scratch.write(slot, bytes(NAME))
+            yield from self._all([lambda comm=comm, slot=slot: comm.get(
+                0, self._scratch, [source.slot], [slot], remote_cache=TABLE, timeout=self._options["timeout"])
+                for comm, slot in zip(comms, slots)])
+            if any(self._scratch.read(slot) != source.name for slot in slots):
+                raise kvcl.Stale("the prefill engine has given these blocks to others, or they are of another prompt")
+        finally:
+            self._free += slots
+
+    @staticmethod
+    def _all(posts: List[Any]) -> Any:
+        """Post and wait for all of them, so that none still moves bytes when the first one's error is raised."""
+        failed: Optional[kvcl.KvclError] = None
+        posted = []
+        for post in posts:
+            try:
+                posted.append(post())
+            except kvcl.KvclError as error:
+                failed = error
+                break
+        for request in posted:
+            try:
+                yield request
+            except kvcl.KvclError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed

@@ -1,0 +1,287 @@
+"""The connector's class against vLLM's own base class, without an engine: the calls that an engine makes, in their
+order, over memory of this process. A version of vLLM that calls otherwise is noticed by name.
+"""
+
+import faulthandler
+import inspect
+import os
+import sys
+import time
+from types import SimpleNamespace as NS
+
+import engine
+import torch
+import vllm.distributed.parallel_state as parallel_state
+from engine import check, until
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole
+
+LAYERS, BLOCKS, HEADS, TOKENS, CONTENT = [f"layer.{i}" for i in range(4)], 256, 2, 16, 32
+PART = len(LAYERS) * TOKENS * CONTENT * 2
+
+# The methods that an engine calls, with their parameters, as in vLLM 0.32.
+GOLDEN = """
+__init__(vllm_config, role, kv_cache_config)
+bind_connector_metadata(connector_metadata)
+bind_kv_cache_manager(kv_cache_manager)
+build_connector_meta(scheduler_output)
+build_connector_worker_meta()
+build_kv_connector_stats(data)
+build_prom_metrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+clear_connector_metadata()
+finish_forward()
+get_block_ids_with_load_errors()
+get_external_cache_hit_sources(request, num_external_tokens)
+get_finished(finished_req_ids)
+get_finished_count()
+get_handshake_metadata()
+get_kv_connector_kv_cache_events()
+get_kv_connector_stats()
+get_loaded_kv_cache_group_ids(request)
+get_mem_pool_context()
+get_num_new_matched_tokens(request, num_computed_tokens)
+get_required_kvcache_layout(vllm_config)
+get_transfer_results(finished_req_ids)
+handle_preemptions(kv_connector_metadata)
+has_connector_metadata()
+has_pending_block_frees()
+has_pending_push_work()
+on_new_request(request)
+register_finished_partial_tail(request, block_ids, partial_tail_offloads)
+register_kv_caches(kv_caches)
+request_finished(request, block_ids)
+requires_piecewise_for_cudagraph(extra_config)
+reset_cache()
+reset_capture_state()
+save_kv_layer(layer_name, kv_layer, attn_metadata, kwargs)
+set_host_xfer_buffer_ops(copy_operation)
+set_xfer_handshake_metadata(metadata)
+set_xfer_handshake_metadata_pp_aware(metadata)
+shutdown()
+start_load_kv(forward_context, kwargs)
+take_events()
+update_connector_output(connector_output)
+update_state_after_alloc(request, blocks, num_external_tokens)
+wait_for_layer_load(layer_name)
+wait_for_save()
+bind_gpu_block_pool(gpu_block_pool)
+""".split("\n")
+
+
+def signatures():
+    """As GOLDEN, of the vLLM that is installed."""
+    out = []
+    for name, method in inspect.getmembers(KVConnectorBase_V1, callable):
+        if name == "__init__" or not name.startswith("_"):
+            names = [one for one in inspect.signature(method).parameters if one not in ("self", "cls")]
+            out.append(f"{name}({', '.join(names)})")
+    return out
+
+
+class FullAttentionSpec:
+    block_size, num_kv_heads, page_size_bytes, dtype = TOKENS, HEADS, HEADS * TOKENS * CONTENT * 2, torch.bfloat16
+
+
+class Blocks:
+    def __init__(self, ids):
+        self.ids = ids
+
+    def get_block_ids(self):
+        return (self.ids,)
+
+
+class Fake:
+    """An engine: its memory, both sides of the connector, and one method for each step."""
+
+    def __init__(self, role, **options):
+        from kvcl.vllm import KVCLConnector
+        options = {"match_timeout": 60.0, "timeout": 60.0, **options}
+        transfer = NS(kv_connector_extra_config=options, kv_load_failure_policy="",
+                      is_kv_consumer=role != "kv_producer", is_kv_producer=role != "kv_consumer")
+        config = NS(
+            kv_transfer_config=transfer, kv_events_config=NS(enable_kv_cache_events=True),
+            model_config=NS(use_mla=False, get_total_num_kv_heads=lambda: HEADS, model="m", revision=None,
+                            quantization=None, dtype=torch.bfloat16, hf_text_config=NS(to_dict=dict)),
+            cache_config=NS(enable_prefix_caching=True, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
+            parallel_config=NS(tensor_parallel_size=1), device_config=NS(device_type="cpu"))
+        kv = NS(kv_cache_groups=[NS(kv_cache_spec=FullAttentionSpec(), layer_names=LAYERS)], num_blocks=BLOCKS,
+                kv_cache_layout="LBHNC", hash_block_size=None)
+        self.memory = {name: torch.zeros(BLOCKS, HEADS, TOKENS, CONTENT, dtype=torch.bfloat16) for name in LAYERS}
+        self.worker = KVCLConnector(config, KVConnectorRole.WORKER, kv)
+        self.worker.register_kv_caches(self.memory)
+        self.scheduler = KVCLConnector(config, KVConnectorRole.SCHEDULER, kv)
+        self.spent, self.events = [], []
+
+    def ready(self):
+        return self.scheduler._link.ready() and self.worker._link.ready()
+
+    def step(self, new=(), counts=None, blocks=None, compute=None, preempted=()):
+        """new: (request, tokens computed). counts: tokens of each request in this step. compute(layer) is the model."""
+        table = blocks or {}
+        output = NS(num_scheduled_tokens=counts or {}, preempted_req_ids=set(preempted), finished_req_ids=set(),
+                    scheduled_new_reqs=[NS(req_id=one.request_id, num_computed_tokens=n) for one, n in new],
+                    scheduled_cached_reqs=NS(req_ids=[], num_computed_tokens=[]),
+                    kv_connector_block_state=NS(get_block_ids=lambda one: (table[one],) if one in table else None))
+        begun = time.perf_counter()
+        meta = self.scheduler.build_connector_meta(output)
+        spent = time.perf_counter() - begun
+        worker = self.worker
+        worker.handle_preemptions(meta)
+        worker.bind_connector_metadata(meta)
+        if any(load.waited for load in meta.work.loads):
+            worker.start_load_kv(NS())
+        for i, name in enumerate(LAYERS):
+            worker.wait_for_layer_load(name)
+            if compute is not None:
+                compute(i)
+            worker.save_kv_layer(name, self.memory[name], None)
+        worker.start_load_kv(NS())
+        worker.wait_for_save()
+        results = worker.get_transfer_results(set())
+        failed = worker.get_block_ids_with_load_errors()
+        worker.get_kv_connector_stats()
+        out = NS(finished_sending=results.finished_sending, finished_recving=results.finished_recving,
+                 invalid_block_ids=failed, kv_connector_worker_meta=worker.build_connector_worker_meta())
+        worker.clear_connector_metadata()
+        begun = time.perf_counter()
+        self.scheduler.update_connector_output(out)
+        self.events += self.scheduler.take_events()
+        self.spent.append(spent + time.perf_counter() - begun)
+        return out
+
+    def matched(self, request, local=0):
+        begun = time.monotonic()
+        while (answer := self.scheduler.get_num_new_matched_tokens(request, local))[0] is None:
+            assert time.monotonic() < begun + 60
+            time.sleep(0.001)
+        return answer
+
+    def run(self, request, blocks, fill=None, local=0):
+        """A request from its arrival to its end: (tokens from elsewhere, what request_finished returned)."""
+        self.scheduler.on_new_request(request)
+        tokens, later = self.matched(request, local)
+        self.scheduler.update_state_after_alloc(request, Blocks(blocks), tokens)
+        failed = set()
+        if later:
+            received = set()
+            while request.request_id not in received:
+                out = self.step()
+                failed |= out.invalid_block_ids
+                received = out.finished_recving
+            self.scheduler.update_state_after_alloc(request, Blocks(blocks), 0)
+        done = local + tokens
+        if fill is not None:
+            self.step([(request, done)], {request.request_id: request.num_tokens - done}, {request.request_id: blocks},
+                      lambda i: fill(i, blocks[done // TOKENS:]))
+        else:
+            self.step([(request, done)], {request.request_id: request.num_tokens - done}, {request.request_id: blocks})
+        return tokens, failed, self.scheduler.request_finished_all_groups(request, (blocks,))
+
+    def fill(self, layer, blocks, salt=0):
+        for block in blocks:
+            self.memory[LAYERS[layer]][block] = torch.full((HEADS, TOKENS, CONTENT), block % 50 + layer + salt)
+
+    def same(self, mine, other, theirs):
+        return all(torch.equal(self.memory[name][mine], other.memory[name][theirs]) for name in LAYERS)
+
+
+def request(name, n, params=None, salt="prompt"):
+    import kvcl
+    tokens = list(range(n))
+    return NS(request_id=name, num_prompt_tokens=n, num_tokens=n, prompt_token_ids=tokens, all_token_ids=tokens,
+              block_hashes=[kvcl.key_from_string(f"{salt} {i}") for i in range(n // TOKENS)], kv_transfer_params=params,
+              cache_salt=None, lora_request=None, mm_features=[], status=NS(name="FINISHED_LENGTH_CAPPED"))
+
+
+def store_calls(store):
+    for options in ({}, {"load": "sync"}, {"load": "sync", "by_layer": "yes"}):
+        how = ", ".join(f"{a} {b}" for a, b in options.items()) or "async"
+        fake = Fake("kv_both", store=store.file, tenant=how, **options)
+        check(f"{how}: the store is taken up", until(fake.ready))
+        tokens, _, (keep, _) = fake.run(request("a", 100), list(range(10, 17)), fake.fill)
+        check(f"{how}: nothing is found in an empty store", tokens == 0, tokens)
+        told, sent = fake.events, set()
+        check(f"{how}: blocks are kept until they are saved", keep or told)
+        until(lambda: sent.update(fake.step().finished_sending) or (told and (sent or not keep)))
+        check(f"{how}: the request is named then", sent == ({"a"} if keep else set()), sent)
+        check(f"{how}: the blocks are told as events", [len(one.block_hashes) for one in told] == [6] and
+              told[0].token_ids == list(range(96)) and told[0].parent_block_hash is None, told)
+        tokens, failed, _ = fake.run(request("b", 100), list(range(30, 37)), fake.fill)
+        check(f"{how}: they are found and loaded", tokens == 96 and not failed, (tokens, failed))
+        check(f"{how}: and have their bytes", fake.same(list(range(30, 36)), fake, list(range(10, 16))))
+        tokens, _, _ = fake.run(request("c", 100), [*range(30, 33), *range(50, 54)], fake.fill, local=48)
+        check(f"{how}: those beyond the engine's own", tokens == 48 and fake.same([50, 51, 52], fake, [13, 14, 15]))
+        check(f"{how}: nothing failed inside", not fake.worker._told and not fake.scheduler._told)
+        fake.worker.shutdown()
+        fake.scheduler.shutdown()
+
+
+def handover_calls():
+    first, second = Fake("kv_producer", store="none"), Fake("kv_consumer", store="none", handover_timeout=5.0)
+    until(lambda: first.step() and first.scheduler._plan.peers and second.worker._transfers.peers)
+    for n, local in ((100, 0), (96, 0), (7, 0), (100, 32)):
+        blocks = list(range(20, 20 + -(-n // TOKENS)))
+        tokens, _, (keep, params) = first.run(request("p", n, {"do_remote_decode": True}), blocks, first.fill)
+        check(f"handover of {n} tokens, {local} there: blocks are kept, and named", keep and
+              params["kvcl_blocks"] == blocks, params)
+        into = list(range(40, 40 + len(blocks)))
+        tokens, failed, _ = second.run(request("d", n, params), into, local=local)
+        check(f"handover of {n} tokens, {local} there: they are read", tokens == n - local and not failed,
+              (tokens, failed))
+        check("with their bytes", second.same(into[local // TOKENS:], first, blocks[local // TOKENS:]))
+        sent = set()
+        check("and freed", until(lambda: sent.update(first.step().finished_sending) or "p" in sent))
+    tokens, _, (keep, params) = first.run(request("p", 100, {"do_remote_decode": True}), blocks, first.fill)
+    tokens, failed, _ = second.run(request("d", 100, params, salt="another prompt"), into)
+    check("another prompt: the blocks fail, and are computed", failed == set(into), failed)
+    first.worker.shutdown()
+    tokens, failed, _ = second.run(request("d", 100, params), into)
+    check("the engine is gone: the blocks fail, and are computed", failed == set(into), failed)
+    for side in (second.worker, second.scheduler, first.scheduler):
+        check("nothing failed inside", not side._told, side._told)
+        side.shutdown()
+
+
+def times(store):
+    """The scheduler's time in a step, with nothing to do and with 32 requests."""
+    fake = Fake("kv_both", store=store.file, tenant="times")
+    until(fake.ready)
+    fake.spent.clear()
+    for _ in range(300):
+        fake.step()
+    idle = sorted(fake.spent)[150]
+    requests = [request(f"r{i}", 200, salt=f"salt {i}") for i in range(32)]
+    table = {one.request_id: list(range(i, i + 13)) for i, one in enumerate(requests)}
+    for one in requests:
+        fake.scheduler.on_new_request(one)
+    fake.step([(one, 0) for one in requests], {one.request_id: 200 for one in requests}, table)
+    fake.spent.clear()
+    for i in range(300):
+        fake.step([(one, 200 + i) for one in requests], {one.request_id: 1 for one in requests}, table)
+    busy = sorted(fake.spent)[150]
+    asked = []
+    for one in requests:
+        begun = time.perf_counter()
+        fake.scheduler.get_num_new_matched_tokens(one, 0)
+        asked.append(time.perf_counter() - begun)
+    print(f"scheduler's time in a step, median: {idle * 1e6:.1f} us with nothing to do, {busy * 1e6:.1f} us with 32 "
+          f"requests; a question to the store {sorted(asked)[16] * 1e6:.1f} us", file=sys.stderr)
+    fake.worker.shutdown()
+    fake.scheduler.shutdown()
+
+
+def main():
+    faulthandler.dump_traceback_later(engine.LIMIT, exit=True)
+    parallel_state.get_tensor_model_parallel_rank = lambda: 0
+    known, found = {one for one in GOLDEN if one}, set(signatures())
+    check("vLLM's interface is as it was", known == found,
+          {"gone": sorted(known - found), "new": sorted(found - known)})
+    store = engine.Server(block=PART, file=os.path.abspath("calls"))
+    store_calls(store)
+    handover_calls()
+    times(store)
+    store.end()
+    engine.end()
+
+
+if __name__ == "__main__":
+    main()
