@@ -5,6 +5,7 @@
 #include "boot/boot_sock.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hostport.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,37 +32,6 @@ static int is_loopback(const struct sockaddr *sa)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr);
 }
 
-/* Take "tcp://host:port" apart. 0, or -1 if it is not of that form. */
-static int split_url(const char *url, char *host, size_t host_len, char *port, size_t port_len)
-{
-    const char *start = url + 6;
-    const char *colon, *end;
-    char       *rest;
-    long        number;
-
-    if (strncmp(url, "tcp://", 6) != 0) {
-        return -1;
-    }
-    if (*start == '[') {
-        ++start;
-        end   = strchr(start, ']');
-        colon = ((end != NULL) && (end[1] == ':')) ? end + 1 : NULL;
-    } else {
-        end = colon = strchr(start, ':');
-    }
-    if ((colon == NULL) || (end == start) || ((size_t)(end - start) >= host_len) || (strlen(colon + 1) >= port_len)) {
-        return -1;
-    }
-    number = strtol(colon + 1, &rest, 10);
-    if ((rest == colon + 1) || (*rest != '\0') || (number < 1) || (number > 65535)) {
-        return -1;
-    }
-    memcpy(host, start, (size_t)(end - start));
-    host[end - start] = '\0';
-    snprintf(port, port_len, "%ld", number);
-    return 0;
-}
-
 static void add_addr(kvcl_boot_addr_t *addr, const struct sockaddr *sa, socklen_t len)
 {
     if (addr->count < KVCL_BOOT_ADDRS_MAX) {
@@ -74,27 +44,23 @@ static void add_addr(kvcl_boot_addr_t *addr, const struct sockaddr *sa, socklen_
 
 kvcl_status_t kvcl_boot_addr_resolve(const char *url, kvcl_boot_addr_t *addr)
 {
-    char             host[KVCL_BOOT_HOST_MAX], port[8];
-    struct addrinfo  hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
-    struct addrinfo *ai;
-    int              rc;
+    kvcl_hostport_addrs_t found;
+    kvcl_hostport_t       hostport;
+    kvcl_status_t         status;
+    size_t                i;
 
     memset(addr, 0, sizeof(*addr));
     addr->loopback = 1;
-    if (split_url(url, host, sizeof(host), port, sizeof(port)) != 0) {
+    if ((strncmp(url, "tcp://", 6) != 0) ||
+        (kvcl_hostport_parse(url + 6, "KVCL_RENDEZVOUS", 1, &hostport) != KVCL_OK)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_RENDEZVOUS=%s: expected tcp://host:port, port 1 to 65535", url);
     }
     snprintf(addr->url, sizeof(addr->url), "%s", url);
-    rc = getaddrinfo(host, port, &hints, &found);
-    if (rc != 0) {
-        return kvcl_fail(KVCL_ERR_UNREACHABLE, "KVCL_RENDEZVOUS=%s: %s", url, gai_strerror(rc));
+    status = kvcl_hostport_resolve(&hostport, "KVCL_RENDEZVOUS", &found);
+    for (i = 0; (status == KVCL_OK) && (i < found.n); ++i) {
+        add_addr(addr, (const struct sockaddr *)&found.at[i], found.len[i]);
     }
-    for (ai = found; ai != NULL; ai = ai->ai_next) {
-        add_addr(addr, ai->ai_addr, ai->ai_addrlen);
-    }
-    freeaddrinfo(found);
-    return KVCL_OK;
+    return status;
 }
 
 static void set_port(struct sockaddr_storage *ss, in_port_t port)

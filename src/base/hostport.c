@@ -1,0 +1,78 @@
+/*
+ * "host:port" (hostport.h). Owns: nothing. Locks: none.
+ */
+#include "config.h"
+#include "base/hostport.h"
+#include "base/error.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the host begins and ends, and the colon behind it; NULL: the text has another form. */
+static const char *find_colon(const char *text, const char **start_p, const char **end_p)
+{
+    const char *colon;
+
+    *start_p = text;
+    if (*text == '[') {
+        *start_p = text + 1;
+        *end_p   = strchr(text, ']');
+        return ((*end_p != NULL) && ((*end_p)[1] == ':')) ? *end_p + 1 : NULL;
+    }
+    colon  = strchr(text, ':');
+    *end_p = colon;
+    return ((colon != NULL) && (strchr(colon + 1, ':') == NULL)) ? colon : NULL;
+}
+
+/* -1: no port. */
+static long parse_port(const char *text)
+{
+    char *rest;
+    long number;
+
+    if ((*text < '0') || (*text > '9')) {
+        return -1;
+    }
+    number = strtol(text, &rest, 10);
+    return ((*rest == '\0') && (number <= UINT16_MAX)) ? number : -1;
+}
+
+kvcl_status_t kvcl_hostport_parse(const char *text, const char *what, unsigned port_min, kvcl_hostport_t *hostport)
+{
+    const char *start, *end;
+    const char *colon = find_colon(text, &start, &end);
+    const long port   = (colon != NULL) ? parse_port(colon + 1) : -1;
+
+    if ((colon == NULL) || (end == start) || ((size_t)(end - start) >= sizeof(hostport->host)) ||
+        (port < (long)port_min)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: \"%s\" is not host:port, with a port from %u to 65535 (IPv6: "
+                         "[address]:port)", what, text, port_min);
+    }
+    memcpy(hostport->host, start, (size_t)(end - start));
+    hostport->host[end - start] = '\0';
+    hostport->port              = (uint16_t)port;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_hostport_resolve(const kvcl_hostport_t *hostport, const char *what, kvcl_hostport_addrs_t *addrs)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL, *ai;
+    char            port[8];
+    int             rc;
+
+    snprintf(port, sizeof(port), "%u", (unsigned)hostport->port);
+    rc = getaddrinfo(hostport->host, port, &hints, &found);
+    if (rc != 0) {
+        return kvcl_fail(KVCL_ERR_UNREACHABLE, "%s: host \"%s\": %s", what, hostport->host, gai_strerror(rc));
+    }
+    addrs->n = 0;
+    for (ai = found; (ai != NULL) && (addrs->n < KVCL_HOSTPORT_ADDRS); ai = ai->ai_next) {
+        memcpy(&addrs->at[addrs->n], ai->ai_addr, ai->ai_addrlen);
+        addrs->len[addrs->n] = ai->ai_addrlen;
+        ++addrs->n;
+    }
+    freeaddrinfo(found);
+    return KVCL_OK;
+}

@@ -1,0 +1,38 @@
+/*
+ * "host:port" as users write it: the text and its addresses. The host is a name, a numeric IPv4
+ * address, or a numeric IPv6 address in brackets. No state, no lock.
+ */
+#ifndef KVCL_BASE_HOSTPORT_H
+#define KVCL_BASE_HOSTPORT_H
+
+#include <kvcl/kvcl_status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { KVCL_HOST_MAX = 256, KVCL_HOSTPORT_ADDRS = 8 };
+
+typedef struct kvcl_hostport {
+    char     host[KVCL_HOST_MAX]; /* without brackets */
+    uint16_t port;
+} kvcl_hostport_t;
+
+typedef struct kvcl_hostport_addrs {
+    size_t                  n;
+    struct sockaddr_storage at[KVCL_HOSTPORT_ADDRS];
+    socklen_t               len[KVCL_HOSTPORT_ADDRS];
+} kvcl_hostport_addrs_t;
+
+/** Pure. what: the setting or the call, for the sentence. port_min: 0 or 1. @return KVCL_OK, KVCL_ERR_INVALID_PARAM. */
+kvcl_status_t kvcl_hostport_parse(const char *text, const char *what, unsigned port_min,
+                                  kvcl_hostport_t *hostport) KVCL_MUST_CHECK;
+
+/**
+ * The addresses of a host, KVCL_HOSTPORT_ADDRS at most. A name blocks for as long as the system's resolver does.
+ * @return KVCL_OK, KVCL_ERR_UNREACHABLE (no such name).
+ */
+kvcl_status_t kvcl_hostport_resolve(const kvcl_hostport_t *hostport, const char *what,
+                                    kvcl_hostport_addrs_t *addrs) KVCL_MUST_CHECK;
+
+#endif
