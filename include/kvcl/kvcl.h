@@ -15,9 +15,9 @@
  *     KVCL_MEM_AUTO. The caller must not free an object in one thread while another thread uses it: that is undetected.
  *   - It may be called from any thread, and from a completion callback, except for the calls in the next item.
  *   - Not from a completion callback: kvcl_init, kvcl_finalize, kvcl_progress, kvcl_context_arm; kvcl_comm_connect,
- *     kvcl_comm_accept, kvcl_comm_split, kvcl_query_path; kvcl_req_wait, kvcl_req_wait_any, kvcl_req_wait_some and
- *     kvcl_req_wait_all (except to collect the callback's own request), kvcl_req_layer_wait, kvcl_signal_wait,
- *     kvcl_probe and kvcl_notify_recv with a timeout; kvcl_cache_destroy, kvcl_mem_free;
+ *     kvcl_comm_accept, kvcl_comm_split, kvcl_context_connect, kvcl_query_path; kvcl_req_wait, kvcl_req_wait_any,
+ *     kvcl_req_wait_some and kvcl_req_wait_all (except to collect the callback's own request), kvcl_req_layer_wait,
+ *     kvcl_signal_wait, kvcl_probe and kvcl_notify_recv with a timeout; kvcl_cache_destroy, kvcl_mem_free;
  *     kvcl_store_open, kvcl_store_close, kvcl_store_match_all, kvcl_store_copy, kvcl_store_drain, kvcl_store_upsert,
  *     kvcl_store_upsert_values, kvcl_store_put_value, kvcl_store_put_values, kvcl_store_put with KVCL_PUT_WAIT, and the
  *     plain form of every call that has a form ..._post.

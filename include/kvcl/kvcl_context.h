@@ -106,7 +106,8 @@ KVCL_API kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_
 KVCL_API void kvcl_finalize(kvcl_context_h ctx);
 
 /**
- * This context's address as printable text, for jobs started apart: give it to kvcl_comm_connect() elsewhere.
+ * This context's address as printable text, for jobs started apart: give it to kvcl_comm_connect() or, if the context
+ * listens, to kvcl_context_connect() elsewhere.
  * @param [out] len_p  length with the closing zero; with cap too small: the length needed.
  * @return KVCL_OK, KVCL_ERR_TRUNCATED.
  */

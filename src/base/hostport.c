@@ -1,14 +1,17 @@
 /*
- * "host:port" (hostport.h). Owns: nothing. Locks: none.
+ * "host:port" (hostport.h). Owns: nothing; a descriptor is the caller's. Locks: none.
  */
 #include "config.h"
 #include "base/hostport.h"
 #include "base/error.h"
 
+#include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Where the host begins and ends, and the colon behind it; NULL: the text has another form. */
 static const char *find_colon(const char *text, const char **start_p, const char **end_p)
@@ -74,5 +77,69 @@ kvcl_status_t kvcl_hostport_resolve(const kvcl_hostport_t *hostport, const char 
         ++addrs->n;
     }
     freeaddrinfo(found);
+    return KVCL_OK;
+}
+
+/* A descriptor that listens; -1: none (errno). */
+static int listen_at(const struct sockaddr_storage *at, socklen_t len)
+{
+    int one = 1;
+    int fd  = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int err;
+
+    if (fd < 0) {
+        return -1;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if ((bind(fd, (const struct sockaddr *)at, len) == 0) && (listen(fd, SOMAXCONN) == 0)) {
+        return fd;
+    }
+    err = errno;
+    close(fd);
+    errno = err;
+    return -1;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage   ss  = {0};
+    socklen_t                 len = sizeof(ss);
+    const struct sockaddr_in  *v4 = (const struct sockaddr_in *)(const void *)&ss;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&ss;
+
+    if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0) {
+        return 0;
+    }
+    return ntohs((ss.ss_family == AF_INET) ? v4->sin_port : v6->sin6_port);
+}
+
+kvcl_status_t kvcl_hostport_listen(const char *text, const char *what, int *fd_p, char at[KVCL_HOSTPORT_MAX])
+{
+    kvcl_hostport_addrs_t addrs;
+    kvcl_hostport_t       hostport;
+    kvcl_status_t         status = kvcl_hostport_parse(text, what, 0, &hostport);
+    int                   err    = EADDRNOTAVAIL, fd = -1;
+    size_t                i;
+
+    status = (status == KVCL_OK) ? kvcl_hostport_resolve(&hostport, what, &addrs) : status;
+    if (status != KVCL_OK) {
+        return status;
+    }
+    for (i = 0; (i < addrs.n) && (fd < 0); ++i) {
+        fd  = listen_at(&addrs.at[i], addrs.len[i]);
+        err = errno;
+        if ((fd < 0) && (err != EADDRNOTAVAIL) && (err != EAFNOSUPPORT)) {
+            break;
+        }
+    }
+    if (fd < 0) {
+        return kvcl_fail_errno((err == EADDRINUSE)                                 ? KVCL_ERR_BUSY
+                               : ((err == EADDRNOTAVAIL) || (err == EAFNOSUPPORT)) ? KVCL_ERR_UNREACHABLE
+                                                                                   : KVCL_ERR_IO,
+                               err, "%s: cannot listen at %s", what, text);
+    }
+    snprintf(at, KVCL_HOSTPORT_MAX, (strchr(hostport.host, ':') != NULL) ? "[%s]:%u" : "%s:%u", hostport.host,
+             (unsigned)port_of(fd));
+    *fd_p = fd;
     return KVCL_OK;
 }

@@ -103,6 +103,9 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
     if (*peer_p != NULL) {
         return KVCL_OK;
     }
+    if (comm->inter) {
+        return kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d of the other side has disconnected", rank);
+    }
     pthread_mutex_lock(&ctx->boot_lock);
     status = kvcl_boot_get(ctx->boot, (comm->world != NULL) ? comm->world[rank] : rank, &blob, &len);
     if (status == KVCL_OK) {
@@ -240,6 +243,7 @@ void kvcl_comm_free(kvcl_comm_h comm)
     }
     kvcl_unlock(comm->ctx);
     free(comm->world);
+    free(comm->out_ids);
     free(comm->peers);
     kvcl_object_free(comm);
 }

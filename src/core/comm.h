@@ -2,7 +2,7 @@
  * The inside of communicators. A rank's peer is resolved when it is first needed: its address comes from boot (the
  * world and communicators made from it) or from the other job (inter-communicators).
  *
- * Immutable after creation but for peers[], which is filled under the engine lock.
+ * Immutable after creation but for peers[], which is filled under the engine lock, and a door's ranks (door/door.h).
  */
 #ifndef KVCL_CORE_COMM_H
 #define KVCL_CORE_COMM_H
@@ -13,9 +13,10 @@
 struct kvcl_comm {
     kvcl_list_t      link;    /* ctx->comms */
     kvcl_context_h   ctx;
-    uint64_t         id;      /* the same on all members; names it in messages */
+    uint64_t         id;      /* the same on all members, but for those of door/; names it in messages */
+    uint64_t         *out_ids; /* door/: its name for each rank that messages go to; NULL: id */
     int              rank;    /* this rank, in its own side */
-    int              size;    /* ranks that can be addressed */
+    _Atomic int      size;    /* ranks that can be addressed; a door's grows */
     int              local_size; /* ranks of the local side */
     bool             inter;
     int              *world;  /* rank -> world rank; NULL: the world itself, or inter */
@@ -31,14 +32,14 @@ typedef struct kvcl_comm_self {
     int      rank;
 } kvcl_comm_self_t;
 
-static inline kvcl_comm_self_t kvcl_comm_self(const struct kvcl_comm *comm)
+/* to: the rank that the messages go to. */
+static inline kvcl_comm_self_t kvcl_comm_self(const struct kvcl_comm *comm, int to)
 {
-    return (kvcl_comm_self_t){comm->id, comm->rank};
+    return (kvcl_comm_self_t){(comm->out_ids != NULL) ? comm->out_ids[to] : comm->id, comm->rank};
 }
 
 /** No lock held; queries boot the first time, which may block. KVCL_ERR_UNKNOWN_RANK, ... */
 kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) KVCL_MUST_CHECK KVCL_UNGUARDED;
-
 
 /** Lock held: "rank N" (of the world; of an inter-communicator the other side's), else the peer's name. Returns buf. */
 const char *kvcl_comm_peer_name(const kvcl_peer_t *peer, char *buf, size_t cap);

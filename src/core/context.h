@@ -27,6 +27,7 @@
     X(NOTIFY, notify)                                                                                                  \
     X(P2P, p2p)                                                                                                        \
     X(COLL, coll)                                                                                                      \
+    X(DOOR, door)                                                                                                      \
     X(STORE, store)
 
 #define KVCL_ROOM_ENUM(_name, _room) KVCL_ROOM_##_name,

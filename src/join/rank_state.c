@@ -38,7 +38,7 @@ kvcl_status_t kvcl_rank_state(kvcl_comm_h comm, int rank, kvcl_rank_state_t *sta
     if ((peer == NULL) && (comm->world != NULL)) {
         peer = atomic_load_explicit(&comm->ctx->world->peers[comm->world[rank]], memory_order_acquire);
     }
-    *state_p = KVCL_RANK_UNKNOWN;
+    *state_p = comm->inter ? KVCL_RANK_FAILED : KVCL_RANK_UNKNOWN; /* of an inter-communicator: it has disconnected */
     if (peer != NULL) {
         kvcl_lock(comm->ctx);
         *state_p = state_of(peer);

@@ -259,7 +259,7 @@ kvcl_status_t kvcl_rmem_import(kvcl_comm_h comm, int rank, const void *buf, size
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for an imported region");
     }
     rmem->ctx  = comm->ctx;
-    rmem->self = kvcl_comm_self(comm);
+    rmem->self = kvcl_comm_self(comm, rank);
     status    = kvcl_region_parse(buf, len, &rmem->rregion, &used);
     if ((status == KVCL_OK) && (used != len)) {
         status = kvcl_fail(KVCL_ERR_PROTOCOL, "%zu bytes too many", len - used);

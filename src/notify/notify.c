@@ -253,7 +253,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_notify(kvcl_comm_h comm, int rank, const void 
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu bytes %s", call, len,
                          (bytes == NULL) ? "at NULL" : "are more than KVCL_NOTIFY_MAX");
     }
-    op = make(peer, kvcl_comm_self(comm), bytes, len);
+    op = make(peer, kvcl_comm_self(comm, rank), bytes, len);
     if (op == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call);
     }

@@ -267,19 +267,20 @@ static kvcl_status_t check_tag(uint64_t tag, const char *call)
     return KVCL_OK;
 }
 
-static kvcl_status_t send_post(kvcl_comm_h comm, send_t *send, uint64_t tag, const kvcl_xfer_params_t *p,
+static kvcl_status_t send_post(kvcl_comm_h comm, int rank, send_t *send, uint64_t tag, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p)
 {
-    kvcl_context_h ctx    = comm->ctx;
-    kvcl_status_t  status = kvcl_gate_make(ctx, p->stream, "kvcl_send", &send->gate);
+    kvcl_context_h         ctx    = comm->ctx;
+    const kvcl_comm_self_t self   = kvcl_comm_self(comm, rank);
+    kvcl_status_t          status = kvcl_gate_make(ctx, p->stream, "kvcl_send", &send->gate);
 
     if (status != KVCL_OK) {
         send_release(&send->req);
         return status;
     }
     send->msg.msg.type = KVCL_MSG_SEND;
-    send->msg.comm     = comm->id;
-    send->msg.source   = comm->rank;
+    send->msg.comm     = self.id;
+    send->msg.source   = self.rank;
     send->msg.tag      = tag;
     send->waiter.fn    = send_peer_ready;
     kvcl_list_init(&send->waiter.link);
@@ -365,7 +366,7 @@ kvcl_status_t kvcl_send(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_cache_h c
         send_release(&send->req);
         return KVCL_ERR_NO_MEMORY;
     }
-    return send_post(comm, send, tag, &p, req_p);
+    return send_post(comm, rank, send, tag, &p, req_p);
 }
 
 kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const void *buf, size_t len,
@@ -389,7 +390,7 @@ kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const vo
     send->peer    = peer;
     send->buf     = buf;
     send->msg.len = len;
-    return send_post(comm, send, tag, &p, req_p);
+    return send_post(comm, rank, send, tag, &p, req_p);
 }
 
 void kvcl_p2p_on_done(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,

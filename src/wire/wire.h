@@ -46,6 +46,7 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 6 };
     X(COLL, 40) \
     X(CONNECT, 45)      /* inter-communicators */ \
     X(CONNECTED, 46) \
+    X(DOOR, 47)         /* connections to a context that listens: see door.h */ \
     X(DIR_REQUEST, 50)  /* the store: see store_wire.h */ \
     X(DIR_ANSWER, 51) \
     X(WITHDRAW, 52)

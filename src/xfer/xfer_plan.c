@@ -17,7 +17,7 @@ kvcl_status_t kvcl_xfer_plan(kvcl_comm_h comm, int rank, kvcl_cache_h cache, kvc
         return status;
     }
     plan->ctx   = comm->ctx;
-    plan->self  = kvcl_comm_self(comm);
+    plan->self  = kvcl_comm_self(comm, rank);
     plan->cache = cache;
     status      = kvcl_xfer_name(out, cache, kvcl_call_name(call), &plan->name);
     if (status == KVCL_OK) {

@@ -12,7 +12,7 @@ if ! command -v mpirun >/dev/null; then
 fi
 numbers='2 3 4'
 [ "${TEST_RING:-gate}" = night ] || numbers=3
-for program in prefill_decode layerwise engine_loop hybrid by_address reuse_prefix hot_prefix; do
+for program in prefill_decode layerwise engine_loop hybrid by_address connect reuse_prefix hot_prefix; do
   for n in $numbers; do
     for path in auto tcp; do
       net=

@@ -72,6 +72,9 @@ class Comm(_kvcl.Comm):
     it still reads are not overwritten.
     """
 
+    #: Of a communicator of Context.listen(): what others give to Context.connect().
+    address: Optional[str] = None
+
     # ---- making others ----
 
     def split(self, color: Optional[int], key: int = 0, timeout: Optional[float] = None) -> Optional["Comm"]:
@@ -93,6 +96,13 @@ class Comm(_kvcl.Comm):
     def accept(self, timeout: Optional[float] = None) -> "Comm":
         """The other half of connect(): wait for one job."""
         return type(self)._join(self, None, True, timeout)
+
+    def disconnect(self, rank: int = 0) -> None:
+        """Disconnect a rank of Context.listen()'s communicator, or rank 0 of Context.connect()'s.
+
+        Both sides' later calls that name it raise RankFailed. close() disconnects all.
+        """
+        self._disconnect(rank)
 
     def rank_state(self, rank: int) -> RankState:
         """The state of a rank as this rank knows it. Sends nothing and does not block: a rank that has just died may

@@ -76,6 +76,21 @@ class Context(_kvcl.Context):
         """This context's address, for jobs started separately: pass it to Comm.connect() of the other job."""
         return self._address()
 
+    def listen(self, at: Optional[str] = None) -> Comm:
+        """Let other contexts connect() to this one, without a call here when they do.
+
+        Each that connects is the next rank, from 0, of the communicator that is returned; its .address is what they
+        connect to. at: "host:port", port 0: a free one; None: no port is opened, and they need this context's .address.
+        notify_recv() on it serves all of them. All need the same secret_file. Close the communicator to stop.
+        """
+        comm, address = Comm._listen(self, at)
+        comm.address = address
+        return comm
+
+    def connect(self, address: str, timeout: Optional[float] = None) -> Comm:
+        """A communicator with a context that listens, which is its rank 0. Close it to disconnect."""
+        return Comm._reach(self, address, timeout)
+
     def cache(self, name: str, layout: Layout, buffers: Any = None, *, writable: bool = False) -> Cache:
         """A Cache over buffers, or over memory of the library. writable: peers may put into it."""
         return Cache(self, name, layout, buffers, writable=writable)

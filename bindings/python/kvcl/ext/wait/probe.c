@@ -1,5 +1,5 @@
 /*
- * Comm.probe and Comm.split: calls that wait for other ranks.
+ * Comm.probe and Comm.split, Context.listen and Context.connect: calls that wait for other ranks.
  */
 #include "kvcl/ext/ext.h"
 
@@ -73,7 +73,72 @@ static PyObject *comm_split(PyObject *cls, PyObject *args)
     return (comm != NULL) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, parent->ctx, comm) : kvpy_none();
 }
 
+/* _listen(context, at or None): (door, what others connect to) */
+static PyObject *comm_listen(PyObject *cls, PyObject *args)
+{
+    char          text[16384];
+    PyObject      *arg, *made;
+    kvpy_ctx_t    *ctx;
+    const char    *at;
+    kvcl_comm_h   door = NULL;
+    kvcl_status_t status;
+    size_t        len;
+
+    if (!PyArg_ParseTuple(args, "O!z:_listen", kvpy_context_type, &arg, &at) ||
+        (kvpy_ctx_check(ctx = (kvpy_ctx_t *)arg) != 0)) {
+        return NULL;
+    }
+    ++ctx->users;
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_context_listen(ctx->handle, at, text, sizeof(text), &len, &door);
+    Py_END_ALLOW_THREADS
+    --ctx->users;
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    made = kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, ctx, door);
+    return (made != NULL) ? Py_BuildValue("(Ns)", made, text) : NULL;
+}
+
+/* _reach(context, address, timeout) */
+static PyObject *comm_reach(PyObject *cls, PyObject *args)
+{
+    PyObject      *arg, *timeout;
+    kvpy_ctx_t    *ctx;
+    const char    *address;
+    kvcl_comm_h   comm = NULL;
+    kvcl_status_t status;
+    uint64_t      ns;
+
+    if (!PyArg_ParseTuple(args, "O!sO:_reach", kvpy_context_type, &arg, &address, &timeout) ||
+        (kvpy_call_timeout(timeout, &ns) != 0) || (kvpy_ctx_check(ctx = (kvpy_ctx_t *)arg) != 0)) {
+        return NULL;
+    }
+    ++ctx->users;
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_context_connect(ctx->handle, address, ns, &comm);
+    Py_END_ALLOW_THREADS
+    --ctx->users;
+    return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, ctx, comm) : kvpy_raise(status, NULL);
+}
+
+static PyObject *comm_disconnect(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    int           rank;
+
+    if ((kvpy_int(arg, "rank", &rank) != 0) || (kvpy_obj_check(comm) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_context_disconnect(comm->handle, rank));
+    return (status == KVCL_OK) ? kvpy_none() : kvpy_raise(status, NULL);
+}
+
 PyMethodDef kvpy_probe_methods[] = {
+    {"_listen", comm_listen, METH_VARARGS | METH_CLASS, "_listen(context, at)"},
+    {"_reach", comm_reach, METH_VARARGS | METH_CLASS, "_reach(context, address, timeout)"},
+    {"_disconnect", comm_disconnect, METH_O, "_disconnect(rank)"},
     {"_probe", comm_probe, METH_VARARGS, "_probe(rank, tag, timeout)"},
     {"_split", comm_split, METH_VARARGS | METH_CLASS, "_split(parent, color, key, timeout)"},
     {NULL, NULL, 0, NULL}};

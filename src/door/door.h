@@ -1,0 +1,83 @@
+/*
+ * Doors: contexts that others connect to without a call of this side's program. A context that listens has one door, a
+ * communicator between jobs whose ranks are those that have connected, in the order in which they came. The side that
+ * connects gets a communicator of its own with one rank, the door's context.
+ *
+ *   connecting                          listening
+ *   CALL, its communicator's id ->
+ *                               <-      ANSWER: status, the door's id, and the number of the connecting side there
+ *   LEAVE                       <->     either side disconnects
+ *
+ * The two communicators have different ids, so a context may connect to one door several times, or to its own: a
+ * message carries the receiver's id (kvcl_comm_t.out_ids) and the sender's number there. Numbers are not used again. A
+ * number that has left has no peer in comm->peers. Answers that nobody waits for any more are answered by LEAVE.
+ *
+ * A door may have a port (door_port.h): whoever connects there and proves the job's secret gets the context's address.
+ * Everything after that is a session between two contexts as any other (core/peer.h).
+ */
+#ifndef KVCL_DOOR_DOOR_H
+#define KVCL_DOOR_DOOR_H
+
+#include "core/comm.h"
+#include "core/context.h"
+#include "door/door_port.h"
+
+enum {
+    KVCL_DOOR_RANKS    = 1 << 18, /* numbers of a door, ever */
+    KVCL_DOOR_PER_PEER = 64       /* connections at a time */
+};
+
+enum { KVCL_DOOR_CALL = 1, KVCL_DOOR_ANSWER = 2, KVCL_DOOR_LEAVE = 3 };
+
+typedef struct kvcl_msg_door {
+    kvcl_msg_t msg;    /* op: CALL, ANSWER: the connecting side's */
+    uint32_t   kind;   /* KVCL_DOOR_* */
+    int32_t    status; /* ANSWER */
+    uint64_t   id;     /* CALL, ANSWER: of the sender's communicator; LEAVE: of the receiver's */
+    uint32_t   rank;   /* ANSWER: the receiver's number; LEAVE: the sender's */
+    uint32_t   reserved;
+} kvcl_msg_door_t;
+_Static_assert(sizeof(kvcl_msg_door_t) == 56, "wire format");
+
+/* A connection, on either side, until one side leaves or the peer fails. */
+typedef struct kvcl_door_conn {
+    kvcl_list_t link; /* kvcl_door_room_t.conns */
+    kvcl_comm_h comm;
+    int         rank; /* of the peer, in comm */
+    kvcl_peer_t *peer;
+} kvcl_door_conn_t;
+
+typedef struct kvcl_door_room {
+    kvcl_comm_h      door;  /* NULL: the context does not listen */
+    kvcl_door_port_t *port; /* of the door, or of one that was closed: joined by the next listen, or with the room */
+    kvcl_list_t      conns;
+} kvcl_door_room_t;
+
+static inline kvcl_door_room_t *kvcl_door_room_of(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_DOOR];
+}
+
+/** Lock held. The peer has this number in comm from now on. @return KVCL_OK, KVCL_ERR_NO_MEMORY. */
+kvcl_status_t kvcl_door_conn_add(kvcl_comm_h comm, int rank, kvcl_peer_t *peer, uint64_t out_id) KVCL_MUST_CHECK;
+
+/** Lock held. Tell a peer, if it is there, that this side has left its communicator id, where it is rank. */
+void kvcl_door_say_leave(kvcl_peer_t *peer, uint64_t id, int rank);
+
+/** A communicator between jobs with room for that many ranks, whose id is random; its size is 0. */
+kvcl_status_t kvcl_door_comm_make(kvcl_context_h ctx, int ranks, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
+
+/* door_connect.c: lock held, the answer to a CALL. */
+void kvcl_door_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_door_t *in);
+
+/**
+ * door_ask.c: ask at host:port for a context's packed address. Blocks until the deadline, and for as long as the
+ * system's resolver takes for a name; no lock held.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (not host:port), KVCL_ERR_UNREACHABLE (no such host, nobody listens there),
+ *         KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_STALE and KVCL_ERR_PROTOCOL (it is no door), KVCL_ERR_TIMED_OUT,
+ *         KVCL_ERR_IO, KVCL_ERR_NO_MEMORY.
+ */
+kvcl_status_t kvcl_door_ask(const char *at, const uint8_t *secret, uint64_t deadline_ns, void *packed, size_t cap,
+                            size_t *len_p) KVCL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,461 @@
+/*
+ * Doors under attack and under wrong use: text that is no address, strangers at the port, another secret, services that
+ * are no door, more connections than the port holds, and messages of a proven peer that lies.
+ */
+#include "config.h"
+#include "test_base.h"
+#include "base/hostport.h"
+#include "core/context.h"
+#include "door/door.h"
+#include "listening.h"
+#include <kvcl/kvcl.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#define SECONDS(_s) ((uint64_t)(_s) * KVCL_NS_PER_SEC)
+
+static char files[2][64];
+
+static void make_secrets(void)
+{
+    int i, fd;
+
+    for (i = 0; i < 2; ++i) {
+        snprintf(files[i], sizeof(files[i]), "/tmp/kvcl-door-%d-%d", (int)getpid(), i);
+        fd = open(files[i], O_CREAT | O_WRONLY | O_TRUNC, 0600);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq((int)write(fd, (i == 0) ? "one secret of sixteen" : "another secret, this", 20), 20);
+        close(fd);
+    }
+}
+
+static void remove_secrets(void)
+{
+    unlink(files[0]);
+    unlink(files[1]);
+}
+
+static kvcl_context_h alone(int secret)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx;
+
+    params.boot        = "self";
+    params.secret_file = files[secret];
+    ck_assert_int_eq(kvcl_init(&params, &ctx), KVCL_OK);
+    return ctx;
+}
+
+static kvcl_comm_h listen_at(kvcl_context_h ctx, const char *at, char where[KVCL_HOSTPORT_MAX])
+{
+    kvcl_comm_h door;
+    size_t      len;
+
+    ck_assert_int_eq(kvcl_context_listen(ctx, at, where, KVCL_HOSTPORT_MAX, &len, &door), KVCL_OK);
+    return door;
+}
+
+/* A TCP connection to it. */
+static int knock(const char *where)
+{
+    kvcl_hostport_addrs_t addrs;
+    kvcl_hostport_t       hostport;
+    int                   fd;
+
+    ck_assert_int_eq(kvcl_hostport_parse(where, "test", 1, &hostport), KVCL_OK);
+    ck_assert_int_eq(kvcl_hostport_resolve(&hostport, "test", &addrs), KVCL_OK);
+    fd = socket(addrs.at[0].ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fd, 0);
+    if (connect(fd, (struct sockaddr *)&addrs.at[0], addrs.len[0]) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* All bytes until the other side closes. */
+static size_t read_all(int fd, char *buf, size_t cap)
+{
+    size_t  got = 0;
+    ssize_t n;
+
+    while ((n = recv(fd, buf + got, cap - got, 0)) > 0) {
+        got += (size_t)n;
+    }
+    return got;
+}
+
+/* ---- text ---- */
+
+START_TEST(text_that_is_no_address_is_named)
+{
+    static const char *const bad[] = {"",       "host",    ":1",       "host:",   "host:x",  "host:1x", "host:65536",
+                                      "host:-1", "a:b:1",  "[::1]",    "[::1]1",  "[::1:1",      "[]:1",    "host: 1",
+                                      "host:99999999999999999999"};
+    static const struct {
+        const char *text, *host;
+        unsigned   port;
+    } good[] = {{"a:1", "a", 1}, {"127.0.0.1:65535", "127.0.0.1", 65535}, {"[::1]:80", "::1", 80}, {"h.x:0", "h.x", 0}};
+    kvcl_context_h  ctx = alone(0);
+    kvcl_hostport_t hostport;
+    kvcl_comm_h     comm;
+    char            buf[64], lengthy[KVCL_HOST_MAX + 10], *huge;
+    size_t          i, len;
+
+    for (i = 0; i < sizeof(good) / sizeof(good[0]); ++i) {
+        ck_assert_int_eq(kvcl_hostport_parse(good[i].text, "x", 0, &hostport), KVCL_OK);
+        ck_assert_str_eq(hostport.host, good[i].host);
+        ck_assert_uint_eq(hostport.port, good[i].port);
+    }
+    ck_assert_int_eq(kvcl_hostport_parse("a:0", "x", 1, &hostport), KVCL_ERR_INVALID_PARAM);
+    memset(lengthy, 'h', sizeof(lengthy));
+    memcpy(lengthy + KVCL_HOST_MAX, ":1", 3);
+    ck_assert_int_eq(kvcl_hostport_parse(lengthy, "x", 0, &hostport), KVCL_ERR_INVALID_PARAM);
+    for (i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        ck_assert_int_eq(kvcl_context_listen(ctx, bad[i], buf, sizeof(buf), &len, &comm), KVCL_ERR_INVALID_PARAM);
+        ck_assert_ptr_nonnull(strstr(kvcl_last_error(), bad[i]));
+        ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "kvcl_context_listen"));
+        ck_assert_int_eq(kvcl_context_connect(ctx, bad[i], SECONDS(60), &comm), KVCL_ERR_INVALID_PARAM);
+        ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "host:port"));
+    }
+    ck_assert_int_eq(kvcl_context_connect(ctx, "kvcl1:AAAA", SECONDS(60), &comm), KVCL_ERR_INVALID_PARAM);
+    huge = malloc(1 << 20);
+    memset(huge, 'A', 1 << 20);
+    huge[(1 << 20) - 1] = '\0';
+    ck_assert_int_eq(kvcl_context_connect(ctx, huge, SECONDS(60), &comm), KVCL_ERR_INVALID_PARAM);
+    memcpy(huge, "kvcl1:", 6);
+    ck_assert_int_eq(kvcl_context_connect(ctx, huge, SECONDS(60), &comm), KVCL_ERR_INVALID_PARAM);
+    free(huge);
+    ck_assert_int_eq(kvcl_context_connect(ctx, "127.0.0.1:0", SECONDS(60), &comm), KVCL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(kvcl_context_connect(ctx, NULL, SECONDS(60), &comm), KVCL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(kvcl_context_connect(ctx, "a:1", KVCL_WAIT_FOREVER, &comm), KVCL_ERR_INVALID_PARAM);
+    ck_assert_int_eq(kvcl_context_listen(ctx, "192.0.2.1:0", buf, sizeof(buf), &len, &comm), KVCL_ERR_UNREACHABLE);
+    ck_assert_int_eq(kvcl_context_listen(ctx, NULL, buf, sizeof(buf), NULL, &comm), KVCL_ERR_INVALID_PARAM);
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+START_TEST(a_call_that_fails_leaves_nothing_open)
+{
+    kvcl_context_h ctx = alone(0), other = alone(0);
+    kvcl_comm_h    door, second;
+    char           where[KVCL_HOSTPORT_MAX], buf[KVCL_HOSTPORT_MAX];
+    size_t         len = 0;
+    unsigned       before = listening();
+
+    ck_assert_int_eq(kvcl_context_listen(ctx, "127.0.0.1:0", buf, 3, &len, &door), KVCL_ERR_TRUNCATED);
+    ck_assert_uint_gt(len, strlen("127.0.0.1:1"));
+    ck_assert_uint_eq(listening(), before);
+    door = listen_at(ctx, "127.0.0.1:0", where);
+    ck_assert_uint_eq(listening(), before + 1);
+    ck_assert_int_eq(kvcl_context_listen(other, where, buf, sizeof(buf), &len, &second), KVCL_ERR_BUSY);
+    ck_assert_int_eq(kvcl_context_listen(ctx, "127.0.0.1:0", buf, sizeof(buf), &len, &second), KVCL_ERR_EXISTS);
+    ck_assert_uint_eq(listening(), before + 1);
+    kvcl_comm_free(door);
+    door = listen_at(ctx, where, buf); /* waits for the old port's end: the same port is free */
+    ck_assert_str_eq(where, buf);
+    kvcl_finalize(ctx); /* frees the door, with a warning */
+    ck_assert_uint_eq(listening(), before);
+    kvcl_finalize(other);
+}
+END_TEST
+
+/* Any change of an address' text is an error by the call's time, and no peer is met that does not know the secret. */
+START_TEST(a_changed_address_connects_to_nobody)
+{
+    kvcl_context_h ctx = alone(0), other = alone(0);
+    kvcl_rand_t    rnd;
+    char           where[KVCL_HOSTPORT_MAX], text[12000], changed[12000];
+    kvcl_comm_h    door = listen_at(ctx, "127.0.0.1:0", where), comm;
+    kvcl_status_t  status;
+    size_t         len;
+    int            i;
+
+    test_seed(&rnd);
+    ck_assert_int_eq(kvcl_context_address(ctx, text, sizeof(text), &len), KVCL_OK);
+    for (i = 0; i < 12; ++i) {
+        memcpy(changed, text, len);
+        if (i % 3 == 0) {
+            changed[kvcl_rand_next(&rnd) % (len - 1)] = '\0';
+        } else {
+            changed[6 + (kvcl_rand_next(&rnd) % (len - 7))] ^= 1;
+        }
+        status = kvcl_context_connect(other, changed, KVCL_NS_PER_SEC / 5, &comm);
+        if (status == KVCL_OK) { /* a byte that does not matter: another way of the same context */
+            ck_assert_int_eq(kvcl_context_disconnect(comm, 0), KVCL_OK);
+            kvcl_comm_free(comm);
+        } else {
+            ck_assert_int_gt((int)strlen(kvcl_last_error()), 20);
+        }
+    }
+    ck_assert_int_eq(kvcl_context_connect(other, text, SECONDS(60), &comm), KVCL_OK);
+    kvcl_comm_free(comm);
+    kvcl_comm_free(door);
+    kvcl_finalize(other);
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+/* ---- strangers ---- */
+
+START_TEST(a_stranger_learns_nothing)
+{
+    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    kvcl_context_h    ctx    = alone(0);
+    kvcl_rand_t       rnd;
+    char              where[KVCL_HOSTPORT_MAX], bytes[500], got[500];
+    kvcl_comm_h       door = listen_at(ctx, "127.0.0.1:0", where);
+    size_t            n;
+    int               i, k, fd;
+
+    test_seed(&rnd);
+    for (i = 0; i < 40; ++i) {
+        for (k = 0; k < (int)sizeof(bytes); ++k) {
+            bytes[k] = (char)kvcl_rand_next(&rnd);
+        }
+        if (i % 4 == 0) {
+            memcpy(bytes, http, sizeof(http));
+        } else if (i % 4 == 1) { /* the head of a first message, then anything */
+            const kvcl_sock_head_t head = {KVCL_SOCK_MAGIC, KVCL_SOCK_VERSION, KVCL_SOCK_HELLO, 0};
+            memcpy(bytes, &head, sizeof(head));
+        }
+        fd = knock(where);
+        ck_assert_int_ge(fd, 0);
+        (void)send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+        (void)shutdown(fd, SHUT_WR);
+        n = read_all(fd, got, sizeof(got));
+        ck_assert_uint_le(n, sizeof(kvcl_sock_head_t)); /* REFUSE at most */
+        close(fd);
+    }
+    ck_assert_int_eq(kvcl_comm_size(door), 0);
+    kvcl_lock(ctx);
+    ck_assert_uint_eq(ctx->peers.count, 0);
+    kvcl_unlock(ctx);
+    kvcl_comm_free(door);
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+START_TEST(another_secret_is_refused)
+{
+    kvcl_context_h ctx = alone(0), other = alone(1);
+    char           where[KVCL_HOSTPORT_MAX], text[12000];
+    kvcl_comm_h    door = listen_at(ctx, "127.0.0.1:0", where), comm;
+    size_t         len;
+
+    ck_assert_int_eq(kvcl_context_connect(other, where, SECONDS(60), &comm), KVCL_ERR_AUTH);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), where));
+    ck_assert_int_eq(kvcl_context_address(ctx, text, sizeof(text), &len), KVCL_OK);
+    ck_assert_int_eq(kvcl_context_connect(other, text, SECONDS(60), &comm), KVCL_ERR_AUTH);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "KVCL_SECRET_FILE"));
+    ck_assert_int_eq(kvcl_comm_size(door), 0);
+    kvcl_comm_free(door);
+    kvcl_finalize(ctx);
+    kvcl_finalize(other);
+}
+END_TEST
+
+/* Silent connections do not keep an honest one out, and no more are held than the port may hold. */
+START_TEST(silent_connections_are_dismissed)
+{
+    enum { SILENT = 3 * KVCL_DOOR_VISITORS };
+    kvcl_context_h ctx = alone(0), other = alone(0);
+    char           where[KVCL_HOSTPORT_MAX];
+    kvcl_comm_h    door = listen_at(ctx, "127.0.0.1:0", where), comm;
+    struct pollfd  fds[SILENT];
+    int            i, closed;
+
+    for (i = 0; i < SILENT; ++i) {
+        fds[i] = (struct pollfd){.fd = knock(where), .events = POLLIN};
+        ck_assert_int_ge(fds[i].fd, 0);
+    }
+    ck_assert_int_eq(kvcl_context_connect(other, where, SECONDS(60), &comm), KVCL_OK);
+    do { /* the end of a connection is readable */
+        closed = poll(fds, SILENT, -1);
+    } while (closed < SILENT - KVCL_DOOR_VISITORS);
+    do { /* and all of them when their time is up */
+        closed = poll(fds, SILENT, 100);
+    } while (closed < SILENT);
+    for (i = 0; i < SILENT; ++i) {
+        close(fds[i].fd);
+    }
+    kvcl_comm_free(comm);
+    kvcl_comm_free(door);
+    kvcl_finalize(other);
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+/* ---- other services ---- */
+
+typedef struct service {
+    int          fd, kind;
+    _Atomic bool stop;
+} service_t;
+
+/* 0: never answers, 1: closes at once, 2: sends text */
+static void *serve(void *arg)
+{
+    static const char text[]   = "SSH-2.0-something, and quite a few more bytes than a first message has: nobody "
+                                 "waits for the rest of it\r\n";
+    service_t         *service = arg;
+    int               open[64], n = 0, fd;
+
+    while (!atomic_load(&service->stop)) {
+        struct pollfd pfd = {.fd = service->fd, .events = POLLIN};
+        if ((poll(&pfd, 1, 20) <= 0) || ((fd = accept(service->fd, NULL, NULL)) < 0)) {
+            continue;
+        }
+        if (service->kind == 2) {
+            (void)send(fd, text, sizeof(text), MSG_NOSIGNAL);
+        }
+        if ((service->kind == 1) || (n == 64)) {
+            close(fd);
+        } else {
+            open[n++] = fd;
+        }
+    }
+    while (n > 0) {
+        close(open[--n]);
+    }
+    return NULL;
+}
+
+START_TEST(other_services_are_no_doors)
+{
+    static const kvcl_status_t want[] = {KVCL_ERR_TIMED_OUT, KVCL_ERR_UNREACHABLE, KVCL_ERR_PROTOCOL};
+    service_t                  service = {.kind = _i};
+    char                       where[KVCL_HOSTPORT_MAX];
+    kvcl_context_h             ctx = alone(0);
+    kvcl_comm_h                comm;
+    pthread_t                  thread;
+
+    ck_assert_int_eq(kvcl_hostport_listen("127.0.0.1:0", "test", &service.fd, where), KVCL_OK);
+    ck_assert_int_eq(pthread_create(&thread, NULL, serve, &service), 0);
+    ck_assert_int_eq(kvcl_context_connect(ctx, where, KVCL_NS_PER_SEC / 4, &comm), want[_i]);
+    ck_assert_ptr_nonnull(strstr(kvcl_last_error(), where));
+    atomic_store(&service.stop, true);
+    pthread_join(thread, NULL);
+    close(service.fd);
+    ck_assert_int_eq(kvcl_context_connect(ctx, where, SECONDS(60), &comm), KVCL_ERR_UNREACHABLE); /* refused */
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+/* ---- a proven peer that lies ---- */
+
+static void lie(kvcl_context_h from, kvcl_msg_door_t msg)
+{
+    msg.msg.type = KVCL_MSG_DOOR;
+    kvcl_lock(from);
+    ck_assert_int_eq(kvcl_peer_post(from->peers.v[0], &msg.msg, sizeof(msg), NULL, 0), KVCL_OK);
+    kvcl_unlock(from);
+}
+
+/* All that was sent before has been read. */
+static void settle(kvcl_comm_h comm)
+{
+    kvcl_req_h req;
+
+    ck_assert_int_eq(kvcl_notify(comm, 0, "x", 1, NULL, &req), KVCL_OK);
+    ck_assert_int_eq(kvcl_req_wait(req, SECONDS(60)), KVCL_OK);
+}
+
+START_TEST(lies_about_connections_change_nothing)
+{
+    kvcl_context_h ctx = alone(0), honest = alone(0), liar = alone(0);
+    char           where[KVCL_HOSTPORT_MAX];
+    kvcl_comm_h    door = listen_at(ctx, "127.0.0.1:0", where), comm, theirs;
+    kvcl_rank_state_t state;
+    kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
+    unsigned       i;
+
+    ck_assert_int_eq(kvcl_context_connect(honest, where, SECONDS(60), &comm), KVCL_OK);
+    ck_assert_int_eq(kvcl_context_connect(liar, where, SECONDS(60), &theirs), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_rank(theirs), 1);
+    /* the other's number, a number that nobody has, another communicator */
+    lie(liar, (kvcl_msg_door_t){.kind = KVCL_DOOR_LEAVE, .id = door->id, .rank = 0});
+    lie(liar, (kvcl_msg_door_t){.kind = KVCL_DOOR_LEAVE, .id = door->id, .rank = UINT32_MAX});
+    lie(liar, (kvcl_msg_door_t){.kind = KVCL_DOOR_LEAVE, .id = 1, .rank = 1});
+    /* answers to nothing, good and impossible */
+    lie(liar, (kvcl_msg_door_t){.kind = KVCL_DOOR_ANSWER, .id = 7, .rank = 3});
+    lie(liar, (kvcl_msg_door_t){.kind = KVCL_DOOR_ANSWER, .id = 7, .rank = UINT32_MAX});
+    lie(liar, (kvcl_msg_door_t){.kind = KVCL_DOOR_ANSWER, .status = 5});
+    lie(liar, (kvcl_msg_door_t){.kind = 0});
+    lie(liar, (kvcl_msg_door_t){.kind = 99});
+    for (i = 0; i < 200; ++i) { /* calls without end: as many as a peer may have */
+        lie(liar, (kvcl_msg_door_t){.kind = KVCL_DOOR_CALL, .id = i});
+    }
+    settle(theirs);
+    ck_assert_int_eq(kvcl_comm_size(door), 1 + KVCL_DOOR_PER_PEER);
+    ck_assert_int_eq(kvcl_rank_state(door, 0, &state), KVCL_OK);
+    ck_assert_int_eq(state, KVCL_RANK_ALIVE);
+    ck_assert_int_eq(kvcl_rank_state(door, 1, &state), KVCL_OK);
+    ck_assert_int_eq(state, KVCL_RANK_ALIVE);
+    settle(comm);
+    ck_assert_int_eq(kvcl_context_stats(ctx, &stats), KVCL_OK);
+    ck_assert_uint_ge(stats.malformed, 4);
+    kvcl_comm_free(theirs);
+    kvcl_comm_free(comm);
+    kvcl_comm_free(door);
+    kvcl_finalize(liar);
+    kvcl_finalize(honest);
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+/* An answer that comes after its call has given up is answered: the door does not keep the number's connection. */
+START_TEST(an_answer_that_nobody_waits_for_is_undone)
+{
+    kvcl_context_h    ctx = alone(0), other = alone(0);
+    char              where[KVCL_HOSTPORT_MAX];
+    kvcl_comm_h       door = listen_at(ctx, "127.0.0.1:0", where), comm;
+    kvcl_rank_state_t state = KVCL_RANK_UNKNOWN;
+
+    ck_assert_int_eq(kvcl_context_connect(other, where, SECONDS(60), &comm), KVCL_OK);
+    lie(other, (kvcl_msg_door_t){.kind = KVCL_DOOR_CALL, .id = 77, .msg = {.op = 123456}}); /* no such request here */
+    settle(comm);
+    ck_assert_int_eq(kvcl_comm_size(door), 2);
+    while (state != KVCL_RANK_FAILED) {
+        ck_assert_int_eq(kvcl_rank_state(door, 1, &state), KVCL_OK);
+        usleep(1000);
+    }
+    ck_assert_int_eq(kvcl_rank_state(door, 0, &state), KVCL_OK);
+    ck_assert_int_eq(state, KVCL_RANK_ALIVE);
+    kvcl_comm_free(comm);
+    kvcl_comm_free(door);
+    kvcl_finalize(other);
+    kvcl_finalize(ctx);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *suite = suite_create("door");
+    TCase *tc    = tcase_create("door");
+
+    tcase_set_timeout(tc, 100);
+    tcase_add_unchecked_fixture(tc, make_secrets, remove_secrets);
+    tcase_add_test(tc, text_that_is_no_address_is_named);
+    tcase_add_test(tc, a_call_that_fails_leaves_nothing_open);
+    tcase_add_test(tc, a_changed_address_connects_to_nobody);
+    tcase_add_test(tc, a_stranger_learns_nothing);
+    tcase_add_test(tc, another_secret_is_refused);
+    tcase_add_test(tc, silent_connections_are_dismissed);
+    tcase_add_loop_test(tc, other_services_are_no_doors, 0, 3);
+    tcase_add_test(tc, lies_about_connections_change_nothing);
+    tcase_add_test(tc, an_answer_that_nobody_waits_for_is_undone);
+    suite_add_tcase(suite, tc);
+    return suite;
+}
+
+int main(void)
+{
+    return test_run(suite());
+}
