@@ -117,6 +117,90 @@ static void records(cf_t *cf)
     free(buf);
 }
 
+enum { PIECES = 3, BLOCKS = 4, BLOCK = 4096, WORDS = 64, KINDS = 9 };
+
+/* One of each other kind, with the number of its record: pieces, blocks, prepared transfers, notifications after data
+ * and alone, collectives. bytes: what the record must say. */
+static void post_kinds(cf_t *cf, kvcl_queue_h queue, const cf_mem_t *mem, char *buf, kvcl_cache_h cache,
+                       kvcl_comm_h coll, const uint64_t *in, uint64_t *out, uint64_t bytes[KINDS])
+{
+    static const uint32_t ids[] = {0, 1, 2, 3};
+    const kvcl_sel_t      sel   = cf_sel(ids, BLOCKS);
+    kvcl_xfer_params_t    params[KINDS];
+    kvcl_vec_t            v[PIECES];
+    kvcl_xfer_h           xfer;
+    int                   at = cf_after(cf);
+    size_t                i;
+
+    for (i = 0; i < PIECES; ++i) {
+        v[i] = (kvcl_vec_t){i * 100000, buf + (i * 200000), 70000 + i};
+    }
+    for (i = 0; i < KINDS; ++i) {
+        params[i] = to(queue, i);
+        bytes[i]  = 0;
+    }
+    params[1].notify       = params[3].notify       = "seen";
+    params[1].notify_bytes = params[3].notify_bytes = 4;
+    CF_OK(cf, kvcl_get_vec(mem->of[at], v, PIECES, NULL, &params[0], NULL));
+    CF_OK(cf, kvcl_put_vec(mem->of[at], v, PIECES, NULL, &params[1], NULL));
+    bytes[0] = bytes[1] = (3 * 70000) + 3;
+    CF_OK(cf, kvcl_get(cf->world, at, cache, &sel, &sel, &params[2], NULL));
+    CF_OK(cf, kvcl_put(cf->world, at, cache, &sel, &sel, &params[3], NULL));
+    CF_OK(cf, kvcl_xfer_prepare(cf->world, at, KVCL_XFER_PUT, cache, &sel, &sel, NULL, &xfer));
+    CF_OK(cf, kvcl_xfer_post(xfer, ids, BLOCKS, ids, BLOCKS, &params[4], NULL));
+    kvcl_xfer_free(xfer);
+    bytes[2] = bytes[3] = bytes[4] = BLOCKS * BLOCK;
+    CF_OK(cf, kvcl_notify(cf->world, at, "alone", 5, &params[5], NULL));
+    CF_OK(cf, kvcl_allreduce(coll, in, out, WORDS, KVCL_DTYPE_U64, KVCL_REDUCE_SUM, &params[6], NULL));
+    CF_OK(cf, kvcl_bcast_bytes(coll, 0, buf + LARGE, LARGE, &params[7], NULL));
+    CF_OK(cf, kvcl_barrier(coll, &params[8], NULL));
+    bytes[6] = WORDS * sizeof(*in);
+    bytes[7] = LARGE;
+}
+
+static void kinds(cf_t *cf)
+{
+    kvcl_layout_t             layout   = KVCL_LAYOUT_BYTES(BLOCKS, BLOCK);
+    const kvcl_cache_params_t writable = {.size = sizeof(writable), .flags = KVCL_CACHE_WRITABLE};
+    cf_mem_t                  mem      = cf_mem(cf, LARGE, (cf_same(cf) & 1) != 0, KVCL_READ_WRITE);
+    char                      *buf     = calloc(2, LARGE);
+    uint64_t                  in[WORDS], out[WORDS], bytes[KINDS];
+    kvcl_done_t               done[KINDS];
+    kvcl_queue_h              queue;
+    kvcl_cache_h              cache;
+    unsigned                  seen = 0;
+    size_t                    i, n;
+
+    for (i = 0; i < WORDS; ++i) {
+        in[i] = i + (uint64_t)cf->rank;
+    }
+    CF_OK(cf, kvcl_queue_create(&queue));
+    CF_OK(cf, kvcl_cache_create(cf->ctx, "kinds", &layout, &writable, &cache));
+    cf_fence(cf);
+    post_kinds(cf, queue, &mem, buf, cache, cf->world, in, out, bytes);
+    drain_all(cf, queue, done, KINDS);
+    for (i = 0; i < KINDS; ++i) {
+        n = (size_t)(uintptr_t)done[i].arg;
+        CF_CHECK(cf, (n < KINDS) && ((seen & (1u << n)) == 0));
+        seen |= 1u << n;
+        CF_OK(cf, done[i].status);
+        CF_CHECK(cf, (done[i].bytes == bytes[n]) && (done[i].error == NULL) && (done[i].ns > 0));
+    }
+    for (i = 0; i < WORDS; ++i) {
+        CF_CHECK(cf, out[i] == (i * (uint64_t)cf->size) + ((uint64_t)cf->size * ((uint64_t)cf->size - 1) / 2));
+    }
+    for (i = 0; i < 3; ++i) { /* "seen", "seen" and "alone" */
+        kvcl_recv_info_t info = KVCL_RECV_INFO_INIT;
+        CF_OK(cf, kvcl_notify_recv(cf->world, buf, 8, &info, WAIT_NS));
+        CF_CHECK(cf, info.source == cf_before(cf));
+    }
+    cf_fence(cf);
+    kvcl_cache_destroy(cache);
+    kvcl_queue_destroy(queue);
+    cf_mem_end(cf, &mem);
+    free(buf);
+}
+
 /* A failed operation has its sentence, and a handle is dead once its record is drained. */
 static void failures(cf_t *cf)
 {
@@ -454,6 +538,7 @@ static void some(cf_t *cf)
 
 static const cf_case_t cases[] = {
     {"records", records, CF_RACY},
+    {"kinds", kinds, CF_RACY},
     {"failures", failures, 0},
     {"collectives", collectives, 0},
     {"descriptor", descriptor, 0},
