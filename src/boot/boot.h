@@ -15,6 +15,7 @@
 #include "base/crypto.h"
 #include <kvcl/kvcl_status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,7 @@ typedef struct kvcl_boot_params {
     const char            *interface;   /* name or address that the tcp meeting listens on, NULL:
                                          * the address that rendezvous names */
     const char            *net;         /* interfaces between the ranks; "": none, all on one host; NULL: not known */
+    bool                   user_secret; /* self without secret_file: the user's own secret, not a random one */
 } kvcl_boot_params_t;
 
 #define KVCL_BOOT_PARAMS_INIT {.rank = -1}

@@ -1,6 +1,6 @@
 /*
  * Alone: rank 0 of 1. The secret comes from the file if one is named (jobs started apart that connect later
- * share it), else it is random. Owns a copy of the one blob.
+ * share it), or it is the user's own if that was asked for; else it is random. Owns a copy of the one blob.
  */
 #include "config.h"
 #include "boot/boot.h"
@@ -48,7 +48,9 @@ static kvcl_status_t self_open(const kvcl_boot_params_t *params, uint8_t *secret
     status             = kvcl_random_bytes(&id, sizeof(id));
     if (status == KVCL_OK) {
         snprintf(self->super.job, sizeof(self->super.job), "self-%016" PRIx64, id);
-        status = kvcl_secret_or_random(params->secret_file, self->super.secret);
+        status = ((params->secret_file == NULL) && params->user_secret)
+                     ? kvcl_secret_of_user(self->super.secret)
+                     : kvcl_secret_or_random(params->secret_file, self->super.secret);
     }
     if (status != KVCL_OK) {
         free(self);

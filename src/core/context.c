@@ -52,6 +52,7 @@ static kvcl_status_t open_boot(kvcl_context_h ctx, const kvcl_init_params_t *par
     boot.timeout_ns  = ctx->config.boot_timeout_ns;
     boot.net         = (ctx->config.net != NULL) ? ctx->config.net : "";
     boot.oob         = (params != NULL) ? params->oob : NULL;
+    boot.user_secret = (params != NULL) && ((params->flags & KVCL_INIT_USER_SECRET) != 0);
     return kvcl_boot_open(&boot, &ctx->boot);
 }
 
@@ -248,7 +249,7 @@ static kvcl_status_t take_params(const kvcl_init_params_t *params, kvcl_init_par
     }
     status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_init_params_t, flags), sizeof(*out), "kvcl_init_params_t");
     if (status == KVCL_OK) {
-        if ((out->flags & ~(uint64_t)KVCL_INIT_NO_THREAD) != 0) {
+        if ((out->flags & ~(uint64_t)(KVCL_INIT_NO_THREAD | KVCL_INIT_USER_SECRET)) != 0) {
             status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: unknown flags 0x%llx",
                                (unsigned long long)out->flags);
         }

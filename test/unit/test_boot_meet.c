@@ -373,6 +373,30 @@ START_TEST(pmix_variables_without_a_launcher_are_an_error_not_many_singletons)
 }
 END_TEST
 
+START_TEST(a_rank_alone_has_the_users_own_secret_if_it_asks_for_it)
+{
+    enum { RANDOM, OWN, OWN_AGAIN, FILE_NAMED, BOTH, N };
+    kvcl_boot_t *boots[N];
+    int         i;
+
+    for (i = 0; i < N; ++i) {
+        kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
+
+        params.which       = "self";
+        params.user_secret = (i == OWN) || (i == OWN_AGAIN) || (i == BOTH);
+        params.secret_file = ((i == FILE_NAMED) || (i == BOTH)) ? secret_file : NULL;
+        ck_assert_int_eq(kvcl_boot_open(&params, &boots[i]), KVCL_OK);
+    }
+    ck_assert_mem_eq(boots[OWN]->secret, boots[OWN_AGAIN]->secret, KVCL_SHA256_LEN);
+    ck_assert_mem_eq(boots[FILE_NAMED]->secret, boots[BOTH]->secret, KVCL_SHA256_LEN);
+    ck_assert_mem_ne(boots[OWN]->secret, boots[RANDOM]->secret, KVCL_SHA256_LEN);
+    ck_assert_mem_ne(boots[OWN]->secret, boots[BOTH]->secret, KVCL_SHA256_LEN);
+    for (i = 0; i < N; ++i) {
+        kvcl_boot_close(boots[i]);
+    }
+}
+END_TEST
+
 /* ---------------------------------------------------------------- a rank that fails under mpirun */
 
 #define NO_VALUES "KVCL_TEST_NO_VALUES" /* set for a rank: PMIx gives it none */
@@ -474,6 +498,7 @@ int main(int argc, char **argv)
     tcase_add_test(tc, meeting_that_nobody_serves_times_out);
     tcase_add_test(tc, ranks_meet_by_the_callers_callbacks);
     tcase_add_test(tc, alone_is_rank_0_of_1);
+    tcase_add_test(tc, a_rank_alone_has_the_users_own_secret_if_it_asks_for_it);
     tcase_add_loop_test(tc, a_rank_that_fails_under_mpirun_leaves_none_waiting, 0, 5);
     tcase_add_test(tc, pmix_variables_without_a_launcher_are_an_error_not_many_singletons);
     suite_add_tcase(suite, tc);
