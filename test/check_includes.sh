@@ -12,7 +12,7 @@ complain() {
 }
 
 sources() {
-  find "$@" -name '*.[ch]' | LC_ALL=C sort
+  find "$@" -name '*.[ch]' -o -name '*.cc' -o -name '*.hh' | LC_ALL=C sort
 }
 
 # only HEADER-PATTERN ALLOWED-FILE-PATTERN: only these files may have lines "#include <HEADER...>".
@@ -47,6 +47,7 @@ only 'microhttpd\.h'                     'src/tools/serve/serve_http\.c'
 only 'mpi\.h'                            'contrib/(bench|examples)/[^:]*'
 only 'Python\.h'                         'bindings/python/[^:]*'
 only 'check\.h'                          'test/[^:]*'
+only '(backend/|common/nixl_|nixl_)'     'bindings/nixl/[^:]*'
 
 # Public headers: the C library and one another.
 libc='<(std(int|def|bool|arg|io|lib)|string|inttypes|sys/types)\.h>'
@@ -101,7 +102,8 @@ for dir in src/*/; do
   dir=${dir%/}
   grep -q "^room $dir " test/check_includes.sh || complain "$dir has no rule here"
 done
-room bindings     'kvcl/'
+room bindings/python 'kvcl/'
+room bindings/nixl '[a-z]+\.hh"|backend/|nixl_types\.h"'
 room contrib/examples 'kvcl/'
 room test/api     'test/'
 

@@ -1,18 +1,19 @@
 #!/bin/sh
-# Each .c and .h of the tree is in its room's list: a file that no local.am names is neither built nor packed. A test
-# named in the gate's list must exist, or it would be left out silently.
+# Each .c, .h, .cc and .hh of the tree is in its room's list: a file that no local.am names is neither built nor packed.
+# A test named in the gate's list must exist, or it would be left out silently.
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"
 bad=0
-for f in $(find src include ucx_glue collectives bindings test contrib -name '*.[ch]' | LC_ALL=C sort); do
+for f in $(find src include ucx_glue collectives bindings test contrib \
+  \( -name '*.[ch]' -o -name '*.cc' -o -name '*.hh' \) | LC_ALL=C sort); do
   dir=${f%/*}
   while [ ! -f "$dir/local.am" ]; do
     dir=${dir%/*}
   done
   rest=${f#"$dir"/}
   # A test program's only source may be implied by its name.
-  if ! grep -qE "(%reldir%|%D%|$dir)/(${rest%.*}(\.[ch])?)([[:space:]]|\\\\|\$)" "$dir/local.am"; then
+  if ! grep -qE "(%reldir%|%D%|$dir)/(${rest%.*}(\.([ch]|cc|hh))?)([[:space:]]|\\\\|\$)" "$dir/local.am"; then
     echo "$f is not in $dir/local.am"
     bad=1
   fi
