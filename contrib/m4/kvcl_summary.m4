@@ -11,6 +11,7 @@ AC_MSG_NOTICE([
     microhttpd $kvcl_from_microhttpd
     check      $kvcl_from_check
     python     $kvcl_from_python
+    nixl       $kvcl_from_nixl
     sanitize   $enable_sanitize
     hardening  ${KVCL_HARDENED:-none}
     debug      $enable_debug, werror $enable_werror
