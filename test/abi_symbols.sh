@@ -1,6 +1,6 @@
 #!/bin/sh
 # The names that libkvcl.so exports, that src/kvcl.map lists and that the public headers declare with KVCL_API must be
-# the same.
+# the same. It links no part of PMIx, CUDA and NCCL, which it loads where they are used.
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 NM=${NM:-nm}
@@ -22,6 +22,10 @@ done
 if [ "$bad" != 0 ]; then
   echo "The lists differ. contrib/ci/update-map writes the map from the headers; a name in the map that the"
   echo "library lacks is declared and not defined."
+  exit 1
+fi
+if $NM -D --undefined-only "$top_builddir/.libs/libkvcl.so" | grep -E ' (PMIx?_|cu[A-Z]|nccl)'; then
+  echo "The library links these: it must load them (src/pmix/pmix_api.h, src/device/cuda_api.h)."
   exit 1
 fi
 echo "$(wc -l < "$tmp/library") symbols"

@@ -36,7 +36,7 @@ $found"
 
 # Vendor headers. test/ may include a vendor's library where it measures or verifies KVCL against it.
 only 'uc[pst]/'                          'ucx_glue/[^:]*|test/[^:]*'
-only 'pmix[a-z_]*\.h'                    'src/boot/boot_pmix[a-z_]*\.[ch]'
+only 'pmix\.h'                          'src/pmix/pmix_api\.h'
 only 'hwloc(\.h|/)'                      'src/topo/topo_hwloc\.c'
 only '(cuda|cuda_runtime|cuda_runtime_api)\.h' 'src/device/cuda[^:]*\.[ch]'
 only 'nccl\.h'                           'collectives/nccl_coll\.c|test/stubs/[^:]*'
@@ -61,7 +61,8 @@ room src/base     'base/'
 found=$(sources src/base | xargs grep -nE 'include[[:space:]]*[<"]kvcl/' /dev/null | grep -v 'kvcl/kvcl_status\.h' || :)
 [ -z "$found" ] || complain "src/base knows nothing of KVCL but kvcl/kvcl_status.h:
 $found"
-room src/boot     '(base|boot)/'
+room src/pmix     '(base|pmix)/'
+room src/boot     '(base|boot|pmix)/'
 room src/topo     '(base|topo)/'
 room src/wire     '(base|wire)/'
 room src/sock     '(base|weave|sock)/'

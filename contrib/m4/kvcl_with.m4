@@ -95,6 +95,16 @@ AC_DEFUN([KVCL_WITH_TRY], [
   LIBS=$kvcl_save_LIBS
 ])
 
+# KVCL_PMIX_PLACE: where a rank that meets others by PMIx looks for libpmix besides the loader's own paths
+# (src/pmix/pmix_api.c): nothing links it.
+AC_DEFUN([KVCL_PMIX_PLACE], [
+  kvcl_pmix_libdir=
+  AS_CASE([$kvcl_from_pmix],
+    ["by pkg-config"], [kvcl_pmix_libdir=`$PKG_CONFIG --variable=libdir pmix`],
+    ["in "*], [kvcl_pmix_libdir=`AS_ECHO(["$PMIX_LIBS"]) | $SED 's|.*,\(/.*\)/libpmix\.so.*|\1|'`])
+  AC_DEFINE_UNQUOTED([KVCL_PMIX_LIBDIR], ["$kvcl_pmix_libdir"], [where configure found libpmix; empty: nowhere])
+])
+
 # KVCL_NEED(NAME, PKG-SPEC, HEADER, PACKAGE): required, found by pkg-config, no switch.
 AC_DEFUN([KVCL_NEED], [
   PKG_CHECK_MODULES(m4_toupper([$1]), [$2], [],

@@ -1,6 +1,6 @@
 /*
  * Under mpirun, srun --mpi=pmix or prun: PMIx gives rank and size and carries the blobs. Only this file,
- * boot_pmix_wait.c, its waits, and boot_pmix_job.c, the launcher's numbers, use pmix.h.
+ * boot_pmix_wait.c, its waits, and boot_pmix_job.c, the launcher's numbers, call PMIx, by the table of pmix/pmix_api.h.
  *
  * Per rank: one put and commit, one fence that collects the data, then gets which the local PMIx server answers. The
  * key is "kvcl.<n>.blob", n counting the opens of this process, so several contexts do not meet each other's values. A
@@ -28,8 +28,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
-
-#include <pmix.h>
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -85,10 +83,10 @@ static kvcl_status_t read_job(boot_pmix_t *pm, const kvcl_boot_params_t *params)
 static void pmix_close(kvcl_boot_t *boot)
 {
     boot_pmix_t  *pm = (boot_pmix_t *)(void *)boot;
-    pmix_status_t rc = PMIx_Finalize(NULL, 0); /* counted by PMIx: the last one disconnects */
+    pmix_status_t rc = kvcl_pmix.PMIx_Finalize(NULL, 0); /* counted by PMIx: the last one disconnects */
 
     if (rc != PMIX_SUCCESS) {
-        kvcl_log_warn("PMIx_Finalize: %s", PMIx_Error_string(rc));
+        kvcl_log_warn("PMIx_Finalize: %s", kvcl_pmix.PMIx_Error_string(rc));
     }
     kvcl_blobs_fini(&pm->blobs);
     free(pm->secret_file);
@@ -97,10 +95,15 @@ static void pmix_close(kvcl_boot_t *boot)
 
 static kvcl_status_t pmix_open(const kvcl_boot_params_t *params, uint8_t *secret, kvcl_boot_t **boot_p)
 {
-    boot_pmix_t  *pm = (boot_pmix_t *)calloc(1, sizeof(*pm));
-    kvcl_status_t status;
+    kvcl_status_t status = kvcl_pmix_load();
+    boot_pmix_t  *pm;
     pmix_status_t rc;
 
+    if (status != KVCL_OK) {
+        return kvcl_fail(status, "a PMIx launcher started this rank, but %s: install PMIx (Debian: libpmix2), or set "
+                         "KVCL_RENDEZVOUS, or KVCL_BOOT=self", kvcl_last_error());
+    }
+    pm = (boot_pmix_t *)calloc(1, sizeof(*pm));
     if (pm == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
     }
@@ -111,7 +114,7 @@ static kvcl_status_t pmix_open(const kvcl_boot_params_t *params, uint8_t *secret
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
         }
     }
-    rc = PMIx_Init(&pm->self, NULL, 0);
+    rc = kvcl_pmix.PMIx_Init(&pm->self, NULL, 0);
     if (rc != PMIX_SUCCESS) {
         free(pm->secret_file);
         free(pm);
@@ -151,9 +154,9 @@ static kvcl_status_t put_value(boot_pmix_t *pm, const char *what, const void *by
     value.type          = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = (char *)(uintptr_t)bytes; /* PMIx copies it */
     value.data.bo.size  = len;
-    rc                  = PMIx_Put(PMIX_GLOBAL, key, &value);
+    rc                  = kvcl_pmix.PMIx_Put(PMIX_GLOBAL, key, &value);
     if (rc == PMIX_SUCCESS) {
-        rc = PMIx_Commit();
+        rc = kvcl_pmix.PMIx_Commit();
     }
     return (rc == PMIX_SUCCESS) ? KVCL_OK : kvcl_pmix_fail(rc, "PMIx_Put");
 }
@@ -161,8 +164,7 @@ static kvcl_status_t put_value(boot_pmix_t *pm, const char *what, const void *by
 /* Waits until all ranks have put their values, and collects these. */
 static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
 {
-    kvcl_pmix_wait_t *wait   = kvcl_pmix_wait_new();
-    bool             collect = true;
+    kvcl_pmix_wait_t *wait = kvcl_pmix_wait_new();
     pmix_proc_t      job;
     pmix_info_t      info;
     kvcl_status_t    status;
@@ -171,9 +173,9 @@ static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
     if (wait == NULL) {
         return KVCL_ERR_NO_MEMORY;
     }
-    PMIX_LOAD_PROCID(&job, pm->self.nspace, PMIX_RANK_WILDCARD);
-    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-    rc = PMIx_Fence_nb(&job, 1, &info, 1, kvcl_pmix_on_fence, wait);
+    kvcl_pmix_proc(&job, pm->self.nspace, PMIX_RANK_WILDCARD);
+    kvcl_pmix_yes(&info, PMIX_COLLECT_DATA); /* packed before PMIx_Fence_nb returns */
+    rc = kvcl_pmix.PMIx_Fence_nb(&job, 1, &info, 1, kvcl_pmix_on_fence, wait);
     if (rc == PMIX_SUCCESS) {
         status = kvcl_pmix_wait_until(wait, deadline_ns, "PMIx_Fence");
         kvcl_pmix_wait_put(wait, 1);
@@ -181,7 +183,6 @@ static kvcl_status_t fence_until(boot_pmix_t *pm, uint64_t deadline_ns)
         status = (rc == PMIX_OPERATION_SUCCEEDED) ? KVCL_OK : kvcl_pmix_fail(rc, "PMIx_Fence");
         kvcl_pmix_wait_put(wait, 2);
     }
-    PMIX_INFO_DESTRUCT(&info); /* it was packed before PMIx_Fence_nb returned */
     return status;
 }
 
@@ -197,8 +198,8 @@ static kvcl_status_t get_value(boot_pmix_t *pm, const char *what, int rank, void
         return KVCL_ERR_NO_MEMORY;
     }
     make_key(pm, what, key, sizeof(key));
-    PMIX_LOAD_PROCID(&proc, pm->self.nspace, (pmix_rank_t)rank);
-    rc = PMIx_Get_nb(&proc, key, NULL, 0, kvcl_pmix_on_value, wait);
+    kvcl_pmix_proc(&proc, pm->self.nspace, (pmix_rank_t)rank);
+    rc = kvcl_pmix.PMIx_Get_nb(&proc, key, NULL, 0, kvcl_pmix_on_value, wait);
     if (rc != PMIX_SUCCESS) {
         kvcl_pmix_wait_put(wait, 2);
         return kvcl_pmix_fail(rc, "PMIx_Get");

@@ -10,6 +10,7 @@
 #include "boot/boot.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 static kvcl_pmix_numbers_t known;
 static pthread_mutex_t     known_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -19,12 +20,10 @@ static pmix_status_t get_number(const pmix_proc_t *proc, const char *key, unsign
 {
     pmix_value_t *value = NULL;
     pmix_info_t   info;
-    bool          yes = true;
     pmix_status_t rc;
 
-    PMIX_INFO_LOAD(&info, PMIX_OPTIONAL, &yes, PMIX_BOOL); /* only what is here: never ask over the network */
-    rc = PMIx_Get(proc, key, &info, 1, &value);
-    PMIX_INFO_DESTRUCT(&info);
+    kvcl_pmix_yes(&info, PMIX_OPTIONAL); /* only what is here: never ask over the network */
+    rc = kvcl_pmix.PMIx_Get(proc, key, &info, 1, &value);
     if (rc != PMIX_SUCCESS) {
         return rc;
     }
@@ -39,7 +38,7 @@ static pmix_status_t get_number(const pmix_proc_t *proc, const char *key, unsign
         rc = PMIX_ERR_TYPE_MISMATCH;
         break;
     }
-    PMIX_VALUE_RELEASE(value);
+    free(value); /* numbers own no memory */
     return rc;
 }
 
@@ -50,7 +49,7 @@ pmix_status_t kvcl_pmix_numbers(const pmix_proc_t *self, kvcl_pmix_numbers_t *nu
 
     pthread_mutex_lock(&known_lock);
     if (!known.known) {
-        PMIX_LOAD_PROCID(&job, self->nspace, PMIX_RANK_WILDCARD);
+        kvcl_pmix_proc(&job, self->nspace, PMIX_RANK_WILDCARD);
         rc = get_number(&job, PMIX_JOB_SIZE, &known.size);
         if ((rc == PMIX_SUCCESS) && (get_number(self, PMIX_LOCAL_RANK, &known.local_rank) != PMIX_SUCCESS)) {
             known.local_rank = KVCL_BOOT_RANKS_MAX;

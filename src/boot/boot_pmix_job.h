@@ -5,7 +5,7 @@
 #ifndef KVCL_BOOT_BOOT_PMIX_JOB_H
 #define KVCL_BOOT_BOOT_PMIX_JOB_H
 
-#include <pmix.h>
+#include "pmix/pmix_api.h"
 
 typedef struct kvcl_pmix_numbers {
     int           known;

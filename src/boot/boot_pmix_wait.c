@@ -38,7 +38,7 @@ kvcl_status_t kvcl_pmix_fail(pmix_status_t rc, const char *what)
         status = KVCL_ERR_IO;
         break;
     }
-    return kvcl_fail(status, "%s: %s (%d)", what, PMIx_Error_string(rc), (int)rc);
+    return kvcl_fail(status, "%s: %s (%d)", what, kvcl_pmix.PMIx_Error_string(rc), (int)rc);
 }
 
 kvcl_pmix_wait_t *kvcl_pmix_wait_new(void)

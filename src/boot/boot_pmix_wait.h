@@ -4,9 +4,8 @@
 #ifndef KVCL_BOOT_PMIX_WAIT_H
 #define KVCL_BOOT_PMIX_WAIT_H
 
-#include <kvcl/kvcl_status.h>
+#include "pmix/pmix_api.h"
 
-#include <pmix.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -401,19 +401,53 @@ END_TEST
 
 #define NO_VALUES "KVCL_TEST_NO_VALUES" /* set for a rank: PMIx gives it none */
 
-/* libpmix's, which the library calls through this one. Its types are in pmix.h, which tests do not include. */
+/* The library takes the functions of PMIx that its process exports before those of libpmix (pmix/pmix_api.c): this one.
+ * Its types are in pmix.h, which tests do not include. */
 int PMIx_Get_nb(const void *proc, const char *key, const void *info, size_t n, void *cb, void *arg);
 __attribute__((visibility("default"))) int PMIx_Get_nb(const void *proc, const char *key, const void *info, size_t n,
                                                        void *cb, void *arg)
 {
     typedef int (*get_nb_t)(const void *, const char *, const void *, size_t, void *, void *);
     get_nb_t get_nb;
-    void     *symbol = dlsym(RTLD_NEXT, "PMIx_Get_nb");
+    void     *symbol = dlsym(dlopen("libpmix.so.2", RTLD_NOW), "PMIx_Get_nb");
 
     memcpy(&get_nb, &symbol, sizeof(get_nb));
     return ((getenv(NO_VALUES) != NULL) && (strncmp(key, "kvcl.", 5) == 0)) ? -1
                                                                             : get_nb(proc, key, info, n, cb, arg);
 }
+
+#define NO_PMIX "KVCL_TEST_NO_PMIX" /* set: there is no libpmix on this machine */
+
+__attribute__((visibility("default"))) void *dlopen(const char *file, int mode)
+{
+    typedef void *(*open_t)(const char *, int);
+    open_t open_file;
+    void   *symbol = dlsym(RTLD_NEXT, "dlopen");
+    bool   away    = (getenv(NO_PMIX) != NULL) && (file != NULL) && (strstr(file, "libpmix") != NULL);
+
+    memcpy(&open_file, &symbol, sizeof(open_file));
+    return open_file(away ? "libpmix-away.so.2" : file, mode);
+}
+
+START_TEST(without_libpmix_a_launchers_rank_says_what_to_install)
+{
+    kvcl_boot_params_t params = KVCL_BOOT_PARAMS_INIT;
+    kvcl_boot_t        *boot  = NULL;
+
+    if (!KVCL_HAVE_PMIX) {
+        printf("SKIP: built without PMIx\n");
+        return;
+    }
+    ck_assert_int_eq(setenv("PMIX_NAMESPACE", "a job", 1), 0);
+    ck_assert_int_eq(setenv("PMIX_RANK", "0", 1), 0);
+    ck_assert_int_eq(setenv(NO_PMIX, "1", 1), 0);
+    params.which = "auto"; /* many ranks 0 of 1 would start if the launcher were ignored */
+    ck_assert_int_eq(kvcl_boot_open(&params, &boot), KVCL_ERR_UNSUPPORTED);
+    ck_assert_ptr_null(boot);
+    ck_assert_msg(strstr(kvcl_last_error(), "libpmix2") != NULL, "%s", kvcl_last_error());
+    ck_assert_msg(strstr(kvcl_last_error(), "libpmix-away.so.2") != NULL, "%s", kvcl_last_error());
+}
+END_TEST
 
 /* A rank under mpirun: "test_boot_meet SENTENCE": its boot fails with this sentence, or ("ok") meets the others. */
 static int rank_under_mpirun(const char *expected)
@@ -499,6 +533,7 @@ int main(int argc, char **argv)
     tcase_add_test(tc, ranks_meet_by_the_callers_callbacks);
     tcase_add_test(tc, alone_is_rank_0_of_1);
     tcase_add_test(tc, a_rank_alone_has_the_users_own_secret_if_it_asks_for_it);
+    tcase_add_test(tc, without_libpmix_a_launchers_rank_says_what_to_install);
     tcase_add_loop_test(tc, a_rank_that_fails_under_mpirun_leaves_none_waiting, 0, 5);
     tcase_add_test(tc, pmix_variables_without_a_launcher_are_an_error_not_many_singletons);
     suite_add_tcase(suite, tc);
