@@ -6,10 +6,11 @@ set -eu
 here=$top_srcdir/bindings/python
 ext=$(ls "$top_builddir"/bindings/python/kvcl/.libs/_kvcl*.so 2>/dev/null | head -n 1)
 if [ -z "$ext" ] || [ -z "${PYTHON-}" ]; then
-  echo "SKIP: the Python bindings were not built: no Python.h or no pytest for ${PYTHON:-python3}" \
-    "(Debian: python3-dev python3-pytest), or --with-python=no"
+  echo "SKIP: the Python bindings were not built: no Python.h for ${PYTHON:-python3}" \
+    "(Debian: python3-dev), or --with-python=no"
   exit 77
 fi
+"$PYTHON" -c 'import pytest' 2>/dev/null || { echo "SKIP: no pytest for $PYTHON (Debian: python3-pytest)"; exit 77; }
 # A python without sanitizers loads an extension module that has them if their library is loaded before all others.
 # Python's own allocations then come from malloc, where each overrun is seen; leaks of python's at its end are not
 # reported. The thread sanitizer would see races in all of python.

@@ -4,7 +4,6 @@
  */
 #include "kvcl/ext/ext.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* DLPack's C interface, version 0 (dlpack.h is not needed: this layout is its ABI). */
@@ -326,7 +325,7 @@ int kvpy_buf_take(PyObject *obj, unsigned how, kvpy_buf_t *buf)
         return take_cuda(obj, how, buf);
     }
     PyErr_Format(PyExc_TypeError, "a buffer (bytearray, memoryview, mmap, numpy array) or a DLPack tensor is needed, "
-                 "not '%.100s'", Py_TYPE(obj)->tp_name);
+                 "not '%s'", kvpy_class_name(Py_TYPE(obj)).text);
     return -1;
 }
 

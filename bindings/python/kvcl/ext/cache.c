@@ -43,9 +43,9 @@ static void drop_bases(kvpy_buf_t *bufs, size_t n, void **bases, size_t *lengths
     for (i = 0; (bufs != NULL) && (i < n); ++i) {
         kvpy_buf_drop(&bufs[i]);
     }
-    PyMem_RawFree(bufs);
-    PyMem_RawFree(bases);
-    PyMem_RawFree(lengths);
+    free(bufs);
+    free(bases);
+    free(lengths);
 }
 
 static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, const kvcl_layout_t *layout,
@@ -65,9 +65,9 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
         return kvpy_raise(status, NULL);
     }
     if (buffers != Py_None) {
-        bufs  = PyMem_RawCalloc(n, sizeof(*bufs));
-        bases = PyMem_RawCalloc(n, sizeof(*bases));
-        lengths = PyMem_RawCalloc(n, sizeof(*lengths));
+        bufs  = calloc(n, sizeof(*bufs));
+        bases = calloc(n, sizeof(*bases));
+        lengths = calloc(n, sizeof(*lengths));
         if ((bufs == NULL) || (bases == NULL) || (lengths == NULL) ||
             (take_bases(buffers, n, need, bufs, bases, lengths) != 0) || (kvpy_ctx_check(ctx) != 0)) {
             drop_bases(bufs, n, bases, lengths);
@@ -88,8 +88,8 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
         drop_bases(bufs, n, bases, lengths);
         return NULL;
     }
-    PyMem_RawFree(bases);
-    PyMem_RawFree(lengths);
+    free(bases);
+    free(lengths);
     obj = (kvpy_obj_t *)kvpy_obj_new(cls, KVPY_CACHE, ctx, cache);
     if (obj == NULL) {
         drop_bases(bufs, n, NULL, NULL);
@@ -243,14 +243,6 @@ PyTypeObject *kvpy_make_cache(void)
         {"on_device", cache_on_device, NULL, "Whether its memory is a CUDA device's.", NULL},
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
-    static PyType_Slot slots[] = {
-        {Py_tp_doc, (void *)(uintptr_t)"A paged KV cache."},
-        {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, getset},
-        {0, NULL}};
-    static PyType_Spec spec = {"kvcl._kvcl.Cache", sizeof(kvpy_obj_t), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
-    return (PyTypeObject *)PyType_FromSpec(&spec);
+    return kvpy_obj_type("kvcl._kvcl.Cache", "A paged KV cache.", methods, getset);
 }

@@ -38,7 +38,7 @@ static PyObject *comm_create(PyObject *cls, PyObject *args)
         return NULL;
     }
     n     = PyTuple_Size(list);
-    ranks = PyMem_RawCalloc((size_t)n + 1, sizeof(*ranks));
+    ranks = calloc((size_t)n + 1, sizeof(*ranks));
     for (i = 0; (ranks != NULL) && (i < n); ++i) {
         if (kvpy_int(PyTuple_GetItem(list, i), "a rank", &ranks[i]) != 0) {
             break;
@@ -46,11 +46,11 @@ static PyObject *comm_create(PyObject *cls, PyObject *args)
     }
     Py_DECREF(list);
     if ((ranks == NULL) || (i < n) || (n > INT32_MAX) || (kvpy_obj_check(parent) != 0)) {
-        PyMem_RawFree(ranks);
+        free(ranks);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
     KVPY_CALL(parent, status, kvcl_comm_create(parent->handle, ranks, (int)n, &comm));
-    PyMem_RawFree(ranks);
+    free(ranks);
     return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, parent->ctx, comm)
                                : kvpy_raise(status, NULL);
 }
@@ -205,14 +205,5 @@ PyTypeObject *kvpy_make_comm(void)
     for (i = 0; kvpy_xfer_methods[i].ml_name != NULL; ++i) {
         methods[n++] = kvpy_xfer_methods[i];
     }
-    static PyType_Slot slots[] = {
-        {Py_tp_doc, (void *)(uintptr_t)"Ranks in order."},
-        {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, getset},
-        {0, NULL}};
-    static PyType_Spec spec = {"kvcl._kvcl.Comm", sizeof(kvpy_obj_t), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
-
-    return (PyTypeObject *)PyType_FromSpec(&spec);
+    return kvpy_obj_type("kvcl._kvcl.Comm", "Ranks in order.", methods, getset);
 }

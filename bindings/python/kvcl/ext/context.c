@@ -39,7 +39,7 @@ static PyObject *context_open(PyObject *cls, PyObject *args)
                           &params.secret_file, &params.path, &thread, &oob)) {
         return NULL;
     }
-    ctx = (kvpy_ctx_t *)((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0);
+    ctx = (kvpy_ctx_t *)PyType_GenericAlloc((PyTypeObject *)cls, 0);
     if (ctx == NULL) {
         return NULL;
     }
@@ -209,9 +209,8 @@ static PyObject *context_abandon(PyObject *self, PyObject *none)
 
 static void context_dealloc(PyObject *self)
 {
-    kvpy_ctx_t   *ctx  = (kvpy_ctx_t *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject     *et, *ev, *tb;
+    kvpy_ctx_t *ctx = (kvpy_ctx_t *)self;
+    PyObject   *et, *ev, *tb;
 
     PyErr_Fetch(&et, &ev, &tb);
     if (ctx->handle != NULL) { /* no reference: no object, no operation */
@@ -219,8 +218,7 @@ static void context_dealloc(PyObject *self)
     }
     kvpy_oob_clear(ctx);
     PyErr_Restore(et, ev, tb);
-    type->tp_free(self);
-    Py_DECREF(type);
+    kvpy_instance_free(self);
 }
 
 /* ---- the rest ---- */
@@ -238,7 +236,7 @@ static PyObject *context_address(PyObject *self, PyObject *none)
         return NULL;
     }
     while (status == KVCL_ERR_TRUNCATED) {
-        buf = PyMem_RawCalloc(1, cap + 1);
+        buf = calloc(1, cap + 1);
         if (buf == NULL) {
             return PyErr_NoMemory();
         }
@@ -247,7 +245,7 @@ static PyObject *context_address(PyObject *self, PyObject *none)
             text = (status == KVCL_OK) ? PyUnicode_FromString(buf) : kvpy_raise(status, NULL);
         }
         cap = len;
-        PyMem_RawFree(buf);
+        free(buf);
     }
     return text;
 }

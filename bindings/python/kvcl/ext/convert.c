@@ -10,12 +10,15 @@ static PyObject *errors; /* {status: exception class} */
 
 int kvpy_set_errors(PyObject *dict)
 {
+    PyObject *old = errors;
+
     if (!PyDict_Check(dict)) {
         PyErr_SetString(PyExc_TypeError, "a dict is needed");
         return -1;
     }
     Py_INCREF(dict);
-    Py_XSETREF(errors, dict);
+    errors = dict;
+    Py_XDECREF(old);
     return 0;
 }
 
@@ -166,7 +169,7 @@ static int u32s_from_buffer(PyObject *arg, const char *what, uint32_t **values_p
         return -1;
     }
     n      = (size_t)(view.len / view.itemsize);
-    values = PyMem_RawMalloc((n + 1) * sizeof(*values));
+    values = malloc((n + 1) * sizeof(*values));
     if (values == NULL) {
         PyBuffer_Release(&view);
         PyErr_NoMemory();
@@ -175,7 +178,7 @@ static int u32s_from_buffer(PyObject *arg, const char *what, uint32_t **values_p
     for (i = 0; i < n; ++i) {
         if (item_of((const char *)view.buf + i * (size_t)view.itemsize, code, view.itemsize, &value) != 0) {
             PyErr_Format(PyExc_ValueError, "%s[%zu] does not fit in 32 bits", what, i);
-            PyMem_RawFree(values);
+            free(values);
             PyBuffer_Release(&view);
             return -1;
         }
@@ -208,7 +211,7 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
         return -1;
     }
     n      = (size_t)PyTuple_Size(seq);
-    values = PyMem_RawMalloc((n + 1) * sizeof(*values));
+    values = malloc((n + 1) * sizeof(*values));
     if (values == NULL) {
         Py_DECREF(seq);
         PyErr_NoMemory();
@@ -216,7 +219,7 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
     }
     for (i = 0; i < n; ++i) {
         if (kvpy_u64(PyTuple_GetItem(seq, (Py_ssize_t)i), what, UINT32_MAX, &value) != 0) {
-            PyMem_RawFree(values);
+            free(values);
             Py_DECREF(seq);
             return -1;
         }
@@ -256,7 +259,7 @@ static int keys_packed(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
         return -1;
     }
     *n_p    = buf.len / sizeof(kvcl_key_t);
-    *keys_p = (buf.len % sizeof(kvcl_key_t) == 0) ? PyMem_RawMalloc(buf.len + 1) : NULL;
+    *keys_p = (buf.len % sizeof(kvcl_key_t) == 0) ? malloc(buf.len + 1) : NULL;
     if (*keys_p == NULL) {
         if (buf.len % sizeof(kvcl_key_t) != 0) {
             PyErr_Format(PyExc_ValueError, "packed keys have 32 bytes each; %zu is no multiple", buf.len);
@@ -285,7 +288,7 @@ int kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
         return -1;
     }
     n    = (size_t)PyTuple_Size(seq);
-    keys = PyMem_RawMalloc((n + 1) * sizeof(*keys));
+    keys = malloc((n + 1) * sizeof(*keys));
     if (keys == NULL) {
         Py_DECREF(seq);
         PyErr_NoMemory();
@@ -293,7 +296,7 @@ int kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
     }
     for (i = 0; i < n; ++i) {
         if (key_of(PyTuple_GetItem(seq, (Py_ssize_t)i), &keys[i]) != 0) {
-            PyMem_RawFree(keys);
+            free(keys);
             Py_DECREF(seq);
             return -1;
         }
@@ -374,6 +377,6 @@ int kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *toke
 
 void kvpy_sel_free(kvcl_sel_t *sel)
 {
-    PyMem_RawFree((void *)(uintptr_t)sel->blocks);
+    free((void *)(uintptr_t)sel->blocks);
     sel->blocks = NULL;
 }

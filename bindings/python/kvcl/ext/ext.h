@@ -16,8 +16,11 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "kvcl/ext/pybuffer.h"
+
 #include <kvcl/kvcl.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 typedef struct kvpy_link {
     struct kvpy_link *prev;
@@ -116,6 +119,15 @@ typedef struct kvpy_obj {
 extern PyTypeObject *kvpy_context_type, *kvpy_comm_type, *kvpy_cache_type, *kvpy_mem_type, *kvpy_rmem_type,
     *kvpy_store_type, *kvpy_request_type, *kvpy_region_type;
 
+/** The name of a class, for sentences. No exception may be set. */
+typedef struct kvpy_name {
+    char text[64];
+} kvpy_name_t;
+kvpy_name_t kvpy_class_name(PyTypeObject *type);
+/** The end of a tp_dealloc: frees self and drops its reference to its type. */
+void kvpy_instance_free(PyObject *self);
+/** A type of such objects. All arguments are constants, or static. */
+PyTypeObject *kvpy_obj_type(const char *name, const char *doc, PyMethodDef *methods, PyGetSetDef *getset);
 /** A new instance of a subclass that takes over handle (and frees it if out of memory). */
 PyObject *kvpy_obj_new(PyTypeObject *cls, kvpy_kind_t kind, kvpy_ctx_t *ctx, void *handle);
 /** @return 0, or -1 with Shutdown set if the context is closed. */
@@ -179,7 +191,7 @@ typedef struct kvpy_op {
     kvcl_recv_info_t info;
     bool             has_info;
     PyObject         *result;   /* result of wait(); NULL: the info, or None */
-    void             *out;      /* memory of results, PyMem_RawFree()d with the operation; NULL: none */
+    void             *out;      /* memory of results, free()d with the operation; NULL: none */
     PyObject         *(*give)(const struct kvpy_op *op); /* makes wait()'s result after completion. NULL without an
                                                             exception: the status is raised */
     char             *why;      /* the library's sentence for a failed operation, or NULL */
@@ -253,8 +265,8 @@ int   kvpy_timeout(PyObject *arg, uint64_t *ns_p);                    /* seconds
 int   kvpy_call_timeout(PyObject *arg, uint64_t *ns_p);               /* seconds or None (KVCL_WAIT_DEFAULT) */
 int   kvpy_u64(PyObject *arg, const char *what, uint64_t most, uint64_t *value_p);
 int   kvpy_int(PyObject *arg, const char *what, int *value_p);
-int   kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p); /* PyMem_RawFree() them */
-int   kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p);     /* PyMem_RawFree() them */
+int   kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p); /* free() them */
+int   kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p);     /* free() them */
 int   kvpy_layout(PyObject *arg, kvcl_layout_t *layout);
 /* reshard.c */
 PyObject *kvpy_reshard_share(PyObject *module, PyObject *args);

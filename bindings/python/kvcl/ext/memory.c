@@ -29,13 +29,13 @@ static PyObject *mem_register(PyObject *cls, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO:_register", &arg, &buffer)) {
         return NULL;
     }
-    buf = PyMem_RawCalloc(1, sizeof(*buf));
+    buf = calloc(1, sizeof(*buf));
     if (buf == NULL) {
         return PyErr_NoMemory();
     }
     if ((kvpy_buf_take(buffer, KVPY_WRITE | KVPY_CUDA, buf) != 0) || ((ctx = ctx_arg(arg)) == NULL)) {
         kvpy_buf_drop(buf);
-        PyMem_RawFree(buf);
+        free(buf);
         return NULL;
     }
     ++ctx->users;
@@ -47,7 +47,7 @@ static PyObject *mem_register(PyObject *cls, PyObject *args)
                               : kvpy_raise(status, NULL);
     if (obj == NULL) {
         kvpy_buf_drop(buf);
-        PyMem_RawFree(buf);
+        free(buf);
         return NULL;
     }
     obj->bufs   = buf;
@@ -203,14 +203,6 @@ PyTypeObject *kvpy_make_mem(void)
         {"nbytes", mem_len, NULL, "Its length.", NULL},
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
-    static PyType_Slot slots[] = {
-        {Py_tp_doc, (void *)(uintptr_t)"Plain registered memory."},
-        {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, getset},
-        {0, NULL}};
-    static PyType_Spec spec = {"kvcl._kvcl.Mem", sizeof(kvpy_obj_t), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                               slots};
 
-    return (PyTypeObject *)PyType_FromSpec(&spec);
+    return kvpy_obj_type("kvcl._kvcl.Mem", "Plain registered memory.", methods, getset);
 }

@@ -6,6 +6,28 @@
 
 #include <string.h>
 
+kvpy_name_t kvpy_class_name(PyTypeObject *type)
+{
+    PyObject    *name = PyObject_GetAttrString((PyObject *)type, "__name__");
+    PyObject    *text = ((name != NULL) && PyUnicode_Check(name)) ? PyUnicode_AsUTF8String(name) : NULL;
+    kvpy_name_t out;
+
+    (void)PyOS_snprintf(out.text, sizeof(out.text), "%.60s", (text != NULL) ? PyBytes_AsString(text) : "object");
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(name);
+    return out;
+}
+
+void kvpy_instance_free(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc     drop  = (freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free);
+
+    drop(self);
+    Py_DECREF(type); /* an instance of a type that PyType_FromSpec made refers to it */
+}
+
 /* ---- regions: the exporters of memoryviews ---- */
 
 typedef struct region {
@@ -41,11 +63,8 @@ static void region_releasebuffer(PyObject *self, Py_buffer *view)
 
 static void region_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-
     Py_CLEAR(((region_t *)self)->owner);
-    type->tp_free(self);
-    Py_DECREF(type);
+    kvpy_instance_free(self);
 }
 
 PyTypeObject *kvpy_make_region(void)
@@ -87,9 +106,18 @@ static void free_handle(kvpy_kind_t kind, void *handle)
     }
 }
 
+PyTypeObject *kvpy_obj_type(const char *name, const char *doc, PyMethodDef *methods, PyGetSetDef *getset)
+{
+    PyType_Slot slots[] = {{Py_tp_doc, (void *)(uintptr_t)doc}, {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
+                           {Py_tp_methods, methods}, {Py_tp_getset, getset}, {0, NULL}};
+    PyType_Spec spec    = {name, sizeof(kvpy_obj_t), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+    return (PyTypeObject *)PyType_FromSpec(&spec);
+}
+
 PyObject *kvpy_obj_new(PyTypeObject *cls, kvpy_kind_t kind, kvpy_ctx_t *ctx, void *handle)
 {
-    kvpy_obj_t *obj = (kvpy_obj_t *)cls->tp_alloc(cls, 0);
+    kvpy_obj_t *obj = (kvpy_obj_t *)PyType_GenericAlloc(cls, 0);
 
     if (obj == NULL) {
         Py_BEGIN_ALLOW_THREADS
@@ -118,7 +146,7 @@ int kvpy_obj_check(kvpy_obj_t *obj)
 {
     if ((obj->handle == NULL) || obj->closing) {
         char text[80];
-        (void)PyOS_snprintf(text, sizeof(text), "the %.60s is closed", Py_TYPE(obj)->tp_name);
+        (void)PyOS_snprintf(text, sizeof(text), "the %s is closed", kvpy_class_name(Py_TYPE(obj)).text);
         (void)kvpy_raise(KVCL_ERR_SHUTDOWN, text);
         return -1;
     }
@@ -130,14 +158,16 @@ kvpy_obj_t *kvpy_obj_arg(PyObject *arg, PyTypeObject *type, kvpy_ctx_t *ctx)
     kvpy_obj_t *obj = (kvpy_obj_t *)arg;
 
     if (!PyObject_TypeCheck(arg, type)) {
-        PyErr_Format(PyExc_TypeError, "a %s is needed, not '%.100s'", type->tp_name, Py_TYPE(arg)->tp_name);
+        PyErr_Format(PyExc_TypeError, "a %s is needed, not '%s'", kvpy_class_name(type).text,
+                     kvpy_class_name(Py_TYPE(arg)).text);
         return NULL;
     }
     if (kvpy_obj_check(obj) != 0) {
         return NULL;
     }
     if ((ctx != NULL) && (obj->ctx != ctx)) {
-        PyErr_Format(PyExc_ValueError, "the %.100s belongs to another context", Py_TYPE(arg)->tp_name);
+        PyErr_Format(PyExc_ValueError, "the %s belongs to another context",
+                     kvpy_class_name(Py_TYPE(arg)).text);
         return NULL;
     }
     return obj;
@@ -202,8 +232,8 @@ int kvpy_obj_unview(kvpy_obj_t *obj)
         Py_XDECREF(view);
     }
     if (obj->exports > 0) {
-        PyErr_Format(PyExc_BufferError, "memory of the %.100s is still seen by %u memoryview%s or array%s: release them "
-                     "first", Py_TYPE(obj)->tp_name, obj->exports, (obj->exports > 1) ? "s" : "",
+        PyErr_Format(PyExc_BufferError, "memory of the %s is still seen by %u memoryview%s or array%s: release them "
+                     "first", kvpy_class_name(Py_TYPE(obj)).text, obj->exports, (obj->exports > 1) ? "s" : "",
                      (obj->exports > 1) ? "s" : "");
         return -1;
     }
@@ -228,7 +258,7 @@ static void shut(kvpy_obj_t *obj)
     for (i = 0; i < obj->n_bufs; ++i) {
         kvpy_buf_drop(&obj->bufs[i]);
     }
-    PyMem_RawFree(obj->bufs);
+    free(obj->bufs);
     obj->bufs   = NULL;
     obj->n_bufs = 0;
     drop_keeps(obj);
@@ -251,8 +281,8 @@ int kvpy_obj_close(kvpy_obj_t *obj)
         return 0;
     }
     if (obj->users > 0) {
-        (void)PyOS_snprintf(text, sizeof(text), "the %.60s is in use: %u calls, requests in flight or objects made from it",
-                            Py_TYPE(obj)->tp_name, obj->users);
+        (void)PyOS_snprintf(text, sizeof(text), "the %s is in use: %u calls, requests in flight or objects made from it",
+                            kvpy_class_name(Py_TYPE(obj)).text, obj->users);
         (void)kvpy_raise(KVCL_ERR_BUSY, text);
         return -1;
     }
@@ -282,17 +312,15 @@ PyObject *kvpy_obj_closed_py(PyObject *self, void *closure)
 
 void kvpy_obj_dealloc(PyObject *self)
 {
-    kvpy_obj_t   *obj  = (kvpy_obj_t *)self;
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject     *et, *ev, *tb;
+    kvpy_obj_t *obj = (kvpy_obj_t *)self;
+    PyObject   *et, *ev, *tb;
 
     PyErr_Fetch(&et, &ev, &tb);
     if (obj->handle != NULL) { /* no reference: no user, no export */
         shut(obj);
     }
     PyErr_Restore(et, ev, tb);
-    type->tp_free(self);
-    Py_DECREF(type);
+    kvpy_instance_free(self);
 }
 
 /* Drop weak references whose memoryview is gone. */
@@ -311,7 +339,7 @@ static void forget_dead(PyObject *views)
 
 PyObject *kvpy_obj_view(kvpy_obj_t *obj, void *ptr, size_t len)
 {
-    region_t *region = (region_t *)kvpy_region_type->tp_alloc(kvpy_region_type, 0);
+    region_t *region = (region_t *)PyType_GenericAlloc(kvpy_region_type, 0);
     PyObject *view, *ref;
     int      failed;
 

@@ -54,7 +54,7 @@ kvpy_op_t *kvpy_op_new(PyObject *request, const char *what, kvpy_obj_t *owner, P
         PyErr_SetString(PyExc_ValueError, "the Request carries an operation already");
         return NULL;
     }
-    op = PyMem_RawCalloc(1, sizeof(*op));
+    op = calloc(1, sizeof(*op));
     if (op == NULL) {
         PyErr_NoMemory();
         return NULL;
@@ -89,7 +89,7 @@ int kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params)
 {
     size_t i;
 
-    op->blocks = PyMem_RawMalloc((n + 1) * sizeof(*op->blocks));
+    op->blocks = malloc((n + 1) * sizeof(*op->blocks));
     if (op->blocks == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -108,7 +108,7 @@ int kvpy_op_put(kvpy_op_t *op, size_t n, PyObject *replicas, PyObject *tenant, i
         (kvpy_u64(tenant, "tenant", UINT64_MAX, &params->tenant) != 0)) {
         return -1;
     }
-    op->copies = PyMem_RawCalloc(n + 1, 1);
+    op->copies = calloc(n + 1, 1);
     if (op->copies == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -129,7 +129,7 @@ void kvpy_op_drop_values(kvpy_op_t *op)
     for (i = 0; i < n; ++i) {
         kvpy_buf_drop(&values[i]);
     }
-    PyMem_RawFree(values);
+    free(values);
 }
 
 /* Release everything the operation used. May run any Python code. */
@@ -167,11 +167,11 @@ void kvpy_op_free(kvpy_op_t *op)
     kvpy_queue_leave(op);
     release(op);
     Py_XDECREF(op->result);
-    PyMem_RawFree(op->blocks);
-    PyMem_RawFree(op->copies);
-    PyMem_RawFree(op->out);
-    PyMem_RawFree(op->why);
-    PyMem_RawFree(op);
+    free(op->blocks);
+    free(op->copies);
+    free(op->out);
+    free(op->why);
+    free(op);
 }
 
 /* ---- the end of one ---- */
@@ -198,7 +198,7 @@ static char *last_error(void)
 {
     const char *sentence = kvcl_last_error();
     size_t     room      = strlen(sentence) + 1;
-    char       *copy     = (room > 1) ? PyMem_RawMalloc(room) : NULL;
+    char       *copy     = (room > 1) ? malloc(room) : NULL;
 
     if (copy != NULL) {
         (void)snprintf(copy, room, "%s", sentence);

@@ -60,7 +60,7 @@ static PyObject *text_of(kvcl_status_t (*query)(char *buf, size_t cap, size_t *l
     char          *buf;
 
     for (;;) {
-        buf = PyMem_RawCalloc(1, cap + 1);
+        buf = calloc(1, cap + 1);
         if (buf == NULL) {
             return PyErr_NoMemory();
         }
@@ -68,13 +68,13 @@ static PyObject *text_of(kvcl_status_t (*query)(char *buf, size_t cap, size_t *l
         status = query(buf, cap, &len);
         Py_END_ALLOW_THREADS
         if ((status == KVCL_ERR_TRUNCATED) && (len > cap)) {
-            PyMem_RawFree(buf);
+            free(buf);
             cap = len;
             continue;
         }
         text = (status == KVCL_OK) ? PyUnicode_DecodeUTF8(buf, (Py_ssize_t)strlen(buf), "replace")
                                    : kvpy_raise(status, NULL);
-        PyMem_RawFree(buf);
+        free(buf);
         return text;
     }
 }
@@ -199,7 +199,7 @@ static PyObject *k_chain(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "the parent is one key");
     } else if (kvpy_u32s(tokens_arg, "tokens", &tokens, &n_tokens) == 0) {
         n    = (per != 0) ? n_tokens / (size_t)per : 0;
-        keys = PyMem_RawMalloc((n + 1) * sizeof(*keys));
+        keys = malloc((n + 1) * sizeof(*keys));
         if (keys == NULL) {
             PyErr_NoMemory();
         } else {
@@ -217,9 +217,9 @@ static PyObject *k_chain(PyObject *module, PyObject *args)
             PyList_SetItem(list, (Py_ssize_t)i, key);
         }
     }
-    PyMem_RawFree(keys);
-    PyMem_RawFree(tokens);
-    PyMem_RawFree(parent);
+    free(keys);
+    free(tokens);
+    free(parent);
     return list;
 }
 

@@ -135,8 +135,8 @@ PyObject *kvpy_wait_any(PyObject *module, PyObject *args)
     }
     until    = now + ((timeout == Py_None) ? UINT64_MAX / 2 : ns);
     set.n    = (size_t)PyTuple_Size(tuple);
-    set.ops  = PyMem_RawCalloc(set.n + 1, sizeof(*set.ops));
-    set.reqs = PyMem_RawCalloc(set.n + 1, sizeof(*set.reqs));
+    set.ops  = calloc(set.n + 1, sizeof(*set.ops));
+    set.reqs = calloc(set.n + 1, sizeof(*set.reqs));
     if (set.n == 0) {
         PyErr_SetString(PyExc_ValueError, "wait_any of no requests");
     } else if ((set.ops == NULL) || (set.reqs == NULL)) {
@@ -149,8 +149,8 @@ PyObject *kvpy_wait_any(PyObject *module, PyObject *args)
         found = (PyErr_CheckSignals() != 0) ? -1 : find_final(tuple);
         now   = kvpy_now_ns();
     }
-    PyMem_RawFree(set.ops);
-    PyMem_RawFree(set.reqs);
+    free(set.ops);
+    free(set.reqs);
     if (found == (Py_ssize_t)set.n) {
         return kvpy_raise(KVCL_ERR_WAIT_TIMEOUT, "none of the requests has completed; they go on");
     }
@@ -433,7 +433,6 @@ static void request_dealloc(PyObject *self)
 {
     kvpy_request_t *request = (kvpy_request_t *)self;
     kvpy_op_t      *op      = request->op;
-    PyTypeObject   *type    = Py_TYPE(self);
 
     Py_CLEAR(request->callbacks);
     Py_CLEAR(request->queue);
@@ -447,8 +446,7 @@ static void request_dealloc(PyObject *self)
             kvpy_link_add(&op->ctx->dropped, &op->link);
         }
     }
-    type->tp_free(self);
-    Py_DECREF(type);
+    kvpy_instance_free(self);
 }
 
 static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* A group from (tp, pp, stage_layers or None). Free *layers_p with PyMem_RawFree. */
+/* A group from (tp, pp, stage_layers or None). Free *layers_p with free(). */
 static int group_of(PyObject *arg, const char *what, kvcl_reshard_group_t *group, uint32_t **layers_p)
 {
     uint64_t tp, pp;
@@ -29,7 +29,7 @@ static int group_of(PyObject *arg, const char *what, kvcl_reshard_group_t *group
         if (n != ((pp == 0) ? 1 : pp)) {
             PyErr_Format(PyExc_ValueError, "%s: stage_layers has %zu entries for %llu stages", what, n,
                          (unsigned long long)pp);
-            PyMem_RawFree(*layers_p);
+            free(*layers_p);
             *layers_p = NULL;
             return -1;
         }
@@ -71,7 +71,7 @@ PyObject *kvpy_reshard_share(PyObject *module, PyObject *args)
     status = kvcl_reshard_share(&group, (uint32_t)layers, (uint32_t)heads, (uint32_t)index, &own_layers, &own_heads);
     value  = (status == KVCL_OK) ? Py_BuildValue("(NN)", range_value(own_layers), range_value(own_heads))
                                  : kvpy_raise(status, NULL);
-    PyMem_RawFree(stages);
+    free(stages);
     return value;
 }
 
@@ -87,7 +87,7 @@ static PyObject *steps_of(const kvcl_reshard_params_t *params, int of_source, ui
     kvcl_status_t       status = plan(params, index, NULL, sizeof(*steps), 0, &n);
 
     if (status == KVCL_ERR_TRUNCATED) {
-        steps = PyMem_RawMalloc(n * sizeof(*steps));
+        steps = malloc(n * sizeof(*steps));
         if (steps == NULL) {
             return PyErr_NoMemory();
         }
@@ -102,7 +102,7 @@ static PyObject *steps_of(const kvcl_reshard_params_t *params, int of_source, ui
             PyList_SetItem(list, (Py_ssize_t)i, step);
         }
     }
-    PyMem_RawFree(steps);
+    free(steps);
     return list;
 }
 
@@ -138,8 +138,8 @@ PyObject *kvpy_reshard_plan(PyObject *module, PyObject *args)
             list             = steps_of(&params, of_source, (uint32_t)index);
         }
     }
-    PyMem_RawFree(near);
-    PyMem_RawFree(to);
-    PyMem_RawFree(from);
+    free(near);
+    free(to);
+    free(from);
     return list;
 }

@@ -123,7 +123,7 @@ static PyObject *store_match(PyObject *self, PyObject *arg)
         return NULL;
     }
     KVPY_CALL(store, status, kvcl_store_match(store->handle, keys, n, &hit, NULL));
-    PyMem_RawFree(keys);
+    free(keys);
     return (status == KVCL_OK) ? PyLong_FromSize_t(hit) : kvpy_raise(status, NULL);
 }
 
@@ -139,15 +139,15 @@ static PyObject *store_exists(PyObject *self, PyObject *arg)
     if (kvpy_store_keys(store, arg, &keys, &n) != 0) {
         return NULL;
     }
-    present = PyMem_RawCalloc(n + 1, 1);
+    present = calloc(n + 1, 1);
     if (present == NULL) {
-        PyMem_RawFree(keys);
+        free(keys);
         return PyErr_NoMemory();
     }
     KVPY_CALL(store, status, kvcl_store_exists(store->handle, keys, n, present, NULL));
     list = (status == KVCL_OK) ? kvpy_bools(present, n) : kvpy_raise(status, NULL);
-    PyMem_RawFree(keys);
-    PyMem_RawFree(present);
+    free(keys);
+    free(present);
     return list;
 }
 
@@ -243,8 +243,8 @@ static PyObject *move(PyObject *self, PyObject *args, int what, const char *name
         KVPY_POST(op, status, post(what, store->handle, &m, op));
         request = kvpy_op_posted(op, status);
     }
-    PyMem_RawFree(m.keys);
-    PyMem_RawFree(m.ids);
+    free(m.keys);
+    free(m.ids);
     return request;
 }
 
@@ -298,13 +298,13 @@ static PyObject *store_withdraw(PyObject *self, PyObject *args)
         return NULL;
     }
     if ((kvpy_obj_check(store) != 0) || ((cache = kvpy_obj_arg(cache_arg, kvpy_cache_type, store->ctx)) == NULL)) {
-        PyMem_RawFree(ids);
+        free(ids);
         return NULL;
     }
     ++cache->users;
     KVPY_CALL(store, status, kvcl_store_withdraw(store->handle, cache->handle, ids, n));
     --cache->users;
-    PyMem_RawFree(ids);
+    free(ids);
     return done(status);
 }
 
@@ -319,7 +319,7 @@ static PyObject *store_alloc(PyObject *self, PyObject *arg)
     if ((kvpy_u64(arg, "n", UINT32_MAX, &n) != 0) || (kvpy_obj_check(store) != 0)) {
         return NULL;
     }
-    ids = PyMem_RawCalloc((size_t)n + 1, sizeof(*ids));
+    ids = calloc((size_t)n + 1, sizeof(*ids));
     if (ids == NULL) {
         return PyErr_NoMemory();
     }
@@ -332,7 +332,7 @@ static PyObject *store_alloc(PyObject *self, PyObject *arg)
     for (i = 0; (list != NULL) && (i < n); ++i) {
         PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromUnsignedLong(ids[i]));
     }
-    PyMem_RawFree(ids);
+    free(ids);
     return list;
 }
 
@@ -347,11 +347,11 @@ static PyObject *store_free(PyObject *self, PyObject *arg)
         return NULL;
     }
     if (kvpy_obj_check(store) != 0) {
-        PyMem_RawFree(ids);
+        free(ids);
         return NULL;
     }
     KVPY_CALL(store, status, kvcl_store_free(store->handle, ids, n));
-    PyMem_RawFree(ids);
+    free(ids);
     return done(status);
 }
 
@@ -368,12 +368,12 @@ static PyObject *store_pin_local(PyObject *self, PyObject *arg)
         return NULL;
     }
     if (n != 1) {
-        PyMem_RawFree(keys);
+        free(keys);
         PyErr_SetString(PyExc_ValueError, "one key is needed");
         return NULL;
     }
     KVPY_CALL(store, status, kvcl_store_pin_local(store->handle, keys, &id));
-    PyMem_RawFree(keys);
+    free(keys);
     if (status == KVCL_ERR_NOT_FOUND) {
         Py_RETURN_NONE;
     }
@@ -453,15 +453,6 @@ PyTypeObject *kvpy_make_store(void)
     static PyGetSetDef getset[] = {
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
-    static PyType_Slot slots[] = {
-        {Py_tp_doc, (void *)(uintptr_t)"The distributed block directory."},
-        {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, getset},
-        {0, NULL}};
-    static PyType_Spec spec = {"kvcl._kvcl.Store", sizeof(kvpy_obj_t), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
-
     size_t n;
 
     for (n = 0; methods[n].ml_name != NULL; ++n) {
@@ -470,5 +461,5 @@ PyTypeObject *kvpy_make_store(void)
     n = append(methods, n, kvpy_store_value_methods);
     n = append(methods, n, kvpy_store_post_methods);
     methods[n] = (PyMethodDef){NULL, NULL, 0, NULL};
-    return (PyTypeObject *)PyType_FromSpec(&spec);
+    return kvpy_obj_type("kvcl._kvcl.Store", "The distributed block directory.", methods, getset);
 }

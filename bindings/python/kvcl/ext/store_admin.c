@@ -12,7 +12,7 @@ int kvpy_store_keys(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_
         return -1;
     }
     if (kvpy_obj_check(store) != 0) {
-        PyMem_RawFree(*keys_p);
+        free(*keys_p);
         return -1;
     }
     return 0;
@@ -58,15 +58,15 @@ static PyObject *admin_copy(PyObject *self, PyObject *args)
         (kvpy_store_keys(store, keys_arg, &keys, &n) != 0)) {
         return NULL;
     }
-    made = PyMem_RawCalloc(n + 1, 1);
+    made = calloc(n + 1, 1);
     if (made == NULL) {
-        PyMem_RawFree(keys);
+        free(keys);
         return PyErr_NoMemory();
     }
     KVPY_CALL(store, status, kvcl_store_copy(store->handle, keys, n, rank, move ? KVCL_STORE_MOVE : 0, made, NULL));
     list = is_notified(status) ? kvpy_bools(made, n) : kvpy_raise(status, NULL);
-    PyMem_RawFree(keys);
-    PyMem_RawFree(made);
+    free(keys);
+    free(made);
     return list;
 }
 
@@ -178,7 +178,7 @@ static PyObject *admin_match_all(PyObject *self, PyObject *args)
         return NULL;
     }
     if ((comm_arg != Py_None) && ((comm = kvpy_obj_arg(comm_arg, kvpy_comm_type, store->ctx)) == NULL)) {
-        PyMem_RawFree(keys);
+        free(keys);
         return NULL;
     }
     if (comm != NULL) {
@@ -189,7 +189,7 @@ static PyObject *admin_match_all(PyObject *self, PyObject *args)
     if (comm != NULL) {
         --comm->users;
     }
-    PyMem_RawFree(keys);
+    free(keys);
     return (status == KVCL_OK) ? PyLong_FromSize_t(hit) : kvpy_raise(status, NULL);
 }
 

@@ -228,7 +228,7 @@ static int make_results(what_t what, const query_t *q, kvpy_op_t *op)
 {
     size_t    n     = (q->most != 0) ? q->most : rows[what].keys ? q->n : 1;
     size_t    array = ((n * rows[what].item) + 15) & ~(size_t)15;
-    results_t *r    = PyMem_RawCalloc(1, sizeof(*r) + array + (n * sizeof(*r->each)) + 16);
+    results_t *r    = calloc(1, sizeof(*r) + array + (n * sizeof(*r->each)) + 16);
 
     if (r == NULL) {
         PyErr_NoMemory();
@@ -287,7 +287,7 @@ static PyObject *store_post(PyObject *self, PyObject *args)
         KVPY_POST(op, status, post(what, store->handle, &q, op->out, &op->req));
         request = kvpy_op_posted(op, status);
     }
-    PyMem_RawFree(q.keys);
+    free(q.keys);
     return request;
 }
 

@@ -15,9 +15,9 @@ typedef struct values {
 
 static void values_free(values_t *v)
 {
-    PyMem_RawFree(v->keys);
-    PyMem_RawFree(v->values);
-    PyMem_RawFree(v->extents);
+    free(v->keys);
+    free(v->values);
+    free(v->extents);
 }
 
 /* The number of buffers in a tuple of tuples; -1 with an exception set. */
@@ -49,9 +49,9 @@ static int values_args(kvpy_op_t *op, PyObject *keys, PyObject *arg, bool write,
     if ((kvpy_keys(keys, &v->keys, &v->n) != 0) || ((sum = count(arg, v->n)) < 0)) {
         return -1;
     }
-    v->values  = PyMem_RawCalloc(v->n + 1, sizeof(*v->values));
-    v->extents = PyMem_RawCalloc((size_t)sum + 1, sizeof(*v->extents));
-    op->values = PyMem_RawCalloc((size_t)sum + 1, sizeof(*op->values));
+    v->values  = calloc(v->n + 1, sizeof(*v->values));
+    v->extents = calloc((size_t)sum + 1, sizeof(*v->extents));
+    op->values = calloc((size_t)sum + 1, sizeof(*op->values));
     if ((v->values == NULL) || (v->extents == NULL) || (op->values == NULL)) {
         PyErr_NoMemory();
         return -1;
@@ -144,13 +144,13 @@ PyObject *kvpy_store_value_key(PyObject *module, PyObject *arg)
         return NULL;
     }
     if (n != 1) {
-        PyMem_RawFree(keys);
+        free(keys);
         PyErr_SetString(PyExc_ValueError, "one key is needed");
         return NULL;
     }
     kvcl_store_value_key(keys, &head);
     bytes = PyBytes_FromStringAndSize((const char *)head.bytes, sizeof(head.bytes));
-    PyMem_RawFree(keys);
+    free(keys);
     return bytes;
 }
 

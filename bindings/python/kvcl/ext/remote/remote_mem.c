@@ -112,7 +112,7 @@ static kvcl_vec_t *take_pieces(PyObject *packed, char *base, size_t room, size_t
         return NULL;
     }
     *n_p = buf.len / sizeof(*vec);
-    vec  = PyMem_RawMalloc(buf.len + 1);
+    vec  = malloc(buf.len + 1);
     if (vec == NULL) {
         PyErr_NoMemory();
     } else if (buf.len > 0) {
@@ -124,7 +124,7 @@ static kvcl_vec_t *take_pieces(PyObject *packed, char *base, size_t room, size_t
         if ((at > room) || (vec[i].len > room - at)) {
             PyErr_Format(PyExc_ValueError, "piece %zu: bytes %llu + %zu of %zu here", i, (unsigned long long)at,
                          vec[i].len, room);
-            PyMem_RawFree(vec);
+            free(vec);
             return NULL;
         }
         vec[i].addr = base + at;
@@ -169,7 +169,7 @@ static PyObject *rmem_move_vec(PyObject *self, PyObject *args)
     }
     KVPY_POST(op, status, put ? kvcl_put_vec(rmem->handle, vec, n, handle, &params, &op->req)
                               : kvcl_get_vec(rmem->handle, vec, n, handle, &params, &op->req));
-    PyMem_RawFree(vec);
+    free(vec);
     return kvpy_op_posted(op, status);
 }
 
@@ -185,14 +185,6 @@ PyTypeObject *kvpy_make_rmem(void)
         {"nbytes", rmem_len, NULL, "Its length.", NULL},
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
-    static PyType_Slot slots[] = {
-        {Py_tp_doc, (void *)(uintptr_t)"A peer's memory, imported."},
-        {Py_tp_dealloc, (void *)kvpy_obj_dealloc},
-        {Py_tp_methods, methods},
-        {Py_tp_getset, getset},
-        {0, NULL}};
-    static PyType_Spec spec = {"kvcl._kvcl.RemoteMem", sizeof(kvpy_obj_t), 0,
-                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
-    return (PyTypeObject *)PyType_FromSpec(&spec);
+    return kvpy_obj_type("kvcl._kvcl.RemoteMem", "A peer's memory, imported.", methods, getset);
 }

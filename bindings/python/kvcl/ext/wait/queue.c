@@ -78,7 +78,7 @@ static void keep_error(kvpy_op_t *op, const char *error)
 {
     size_t len = strlen(error);
 
-    op->why = PyMem_RawMalloc(len + 1);
+    op->why = malloc(len + 1);
     if (op->why != NULL) {
         snprintf(op->why, len + 1, "%s", error);
     }
@@ -287,12 +287,10 @@ static PyObject *queue_in_flight(PyObject *self, void *closure)
 static void queue_dealloc(PyObject *self)
 {
     kvpy_queue_t *queue = (kvpy_queue_t *)self;
-    PyTypeObject *type  = Py_TYPE(self);
 
     kvcl_queue_destroy(queue->handle); /* operations in flight hold references: there are none */
     Py_CLEAR(queue->ready);
-    type->tp_free(self);
-    Py_DECREF(type);
+    kvpy_instance_free(self);
 }
 
 PyTypeObject *kvpy_make_queue(void)
