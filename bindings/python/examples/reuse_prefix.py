@@ -10,6 +10,7 @@ has, fetches that run straight out of the holder's cache, and computes only the 
 
 import hashlib
 import sys
+from typing import List
 
 import kvcl
 
@@ -23,7 +24,7 @@ def computed(key: bytes) -> bytes:
     return hashlib.shake_128(key).digest(LAYOUT.block_bytes)
 
 
-def serve(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache, free: list, tokens: list) -> int:
+def serve(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache, free: List[int], tokens: List[int]) -> int:
     """One prompt; how many of its blocks were reused."""
     root = kvcl.key_root(b"a tenant's secret", "llama-tiny/bf16/16")
     keys = kvcl.key_chain(root, tokens, TOKENS_PER_BLOCK)  # equal key, equal prefix, tenant and model
@@ -34,7 +35,7 @@ def serve(world: kvcl.Comm, store: kvcl.Store, cache: kvcl.Cache, free: list, to
     try:
         request.wait()
     except kvcl.KvclError:  # evicted meanwhile, its rank failed, ...: absent blocks are computed
-        hit = [status == kvcl.Status.OK for status in request.block_status].index(False)
+        hit = next(i for i, status in enumerate(request.block_status or []) if status != kvcl.Status.OK)
 
     for key, block in zip(keys[hit:], ids[hit:]):
         cache.write(block, computed(key))

@@ -13,6 +13,7 @@ import hashlib
 import queue
 import sys
 import threading
+from typing import Dict, List, Set
 
 import kvcl
 
@@ -34,7 +35,7 @@ def computed(key: bytes) -> bytes:
     return hashlib.shake_128(key).digest(LAYOUT.block_bytes)
 
 
-def keys_of(conversation: int, turns: int) -> list:
+def keys_of(conversation: int, turns: int) -> List[bytes]:
     tokens = [conversation * 1000 + i % 997 for i in range(turns * BLOCKS_A_TURN * TOKENS)]
     return kvcl.key_chain(kvcl.key_root(b"a tenant's secret", "llama-tiny"), tokens, TOKENS)
 
@@ -43,8 +44,8 @@ class View:
     """The blocks that each rank holds, kept up to date by one thread for each rank."""
 
     def __init__(self, store: kvcl.Store, ranks: range) -> None:
-        self.held = {rank: set() for rank in ranks}
-        self.news = queue.Queue()
+        self.held: Dict[int, Set[bytes]] = {rank: set() for rank in ranks}
+        self.news: "queue.Queue[int]" = queue.Queue()
         self.stop = False
         self.threads = [threading.Thread(target=self._follow, args=(store, rank)) for rank in ranks]
         for thread in self.threads:
@@ -62,11 +63,11 @@ class View:
                     self.held[rank].discard(event.key)
                 self.news.put(rank)
 
-    def prefix(self, rank: int, keys: list) -> int:
+    def prefix(self, rank: int, keys: List[bytes]) -> int:
         """The number of leading blocks that a rank holds."""
         return next((i for i, key in enumerate(keys) if key not in self.held[rank]), len(keys))
 
-    def until(self, rank: int, keys: list) -> None:
+    def until(self, rank: int, keys: List[bytes]) -> None:
         """Until events say that a rank holds all of these."""
         while self.prefix(rank, keys) < len(keys):
             self.news.get(timeout=10)

@@ -4,7 +4,7 @@
 
     with kvcl.Context() as ctx:                              # mpirun, srun, a rendezvous address, or alone
         world = ctx.world
-        cache = ctx.cache("main", kvcl.Layout(layers=32, blocks=64, tokens=16, heads=8, head_dim=128, elem_bytes=2))
+        cache = ctx.cache("main", kvcl.Layout(layers=4, blocks=64, tokens=16, heads=8, head_dim=128, elem_bytes=2))
         store = kvcl.Store(world)
 
         tokens = list(range(48 * 16))                        # a prompt, 16 tokens a block
@@ -19,8 +19,8 @@
         store.close()
         cache.close()
 
-Operations return a Request: wait() for it, or await it; a Queue collects many. The rules of the C library hold here as well
-(include/kvcl/kvcl.h); in short:
+Operations return a Request: wait() for it, or await it; a Queue collects many. The rules of the C library hold here as
+well (include/kvcl/kvcl.h); in short:
 
 - Times are seconds. timeout=None is the context's default (KVCL_TIMEOUT) for an operation, and no limit for a wait:
   the operation's own deadline ends it.
@@ -32,14 +32,15 @@ Operations return a Request: wait() for it, or await it; a Queue collects many. 
 - Errors are exceptions, all of them KvclError: .status says which.
 """
 
+from . import _load
 from ._cache import Cache, Layout
 from ._client import Call, Layers, StoreClient
 from ._comm import Comm, MemoryInfo, RankState, RecvInfo
 from ._context import ANY_SOURCE, ANY_TAG, Context
-from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, InProgress, Internal, InvalidParam,
-                      IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange, ProtocolError,
-                      RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank, Unreachable, Unsupported,
-                      VersionMismatch, WaitTimeout)
+from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, InProgress, Internal,
+                      InvalidParam, IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange,
+                      ProtocolError, RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank, Unreachable,
+                      Unsupported, VersionMismatch, WaitTimeout)
 from ._keys import key_chain, key_from_bytes, key_from_string, key_root, value_key
 from ._mem import Mem, RemoteMem
 from ._query import Setting, build, colls, settings, topology, version
@@ -52,15 +53,12 @@ from ._store_events import EventKind, StoreEvent, StoreItem, Tier
 __version__ = version()
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Call", "Canceled", "Comm", "Context",
-    "DeadHandle", "Done", "EventKind", "Exists",
-    "IOFailed", "InProgress", "Internal", "InvalidParam", "KvclError", "Layers", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace",
-    "NotFound", "NotRegistered", "OutOfRange", "ProtocolError", "Queue", "RankFailed", "RankState",
-    "RecvInfo", "RemoteMem", "Request",
-    "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store",
-    "StoreClient", "StoreEvent", "StoreItem", "Tier",
-    "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout",
-    "build", "colls",
-    "key_chain", "key_from_bytes", "key_from_string", "key_root", "reshard_plan", "reshard_plan_source", "settings",
-    "topology", "value_key", "version", "wait_all", "wait_any", "wait_some",
+    "ANY_SOURCE", "ANY_TAG", "AccessDenied", "AuthFailed", "BadLayout", "Busy", "Cache", "Call", "Canceled", "Comm",
+    "Context", "DeadHandle", "Done", "EventKind", "Exists", "IOFailed", "InProgress", "Internal", "InvalidParam",
+    "KvclError", "Layers", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace", "NotFound", "NotRegistered", "OutOfRange",
+    "ProtocolError", "Queue", "RankFailed", "RankState", "RecvInfo", "RemoteMem", "Request", "ReshardGroup",
+    "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreClient", "StoreEvent", "StoreItem", "Tier",
+    "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout", "build",
+    "colls", "key_chain", "key_from_bytes", "key_from_string", "key_root", "reshard_plan", "reshard_plan_source",
+    "settings", "topology", "value_key", "version", "wait_all", "wait_any", "wait_some",
 ]

@@ -16,6 +16,11 @@ class Layout:
     Strides are bytes; 0 means dense. base selects the buffers: "one" for all, one per "layer" or per
     "plane" (K0 V0 K1 V1 ...). order ("NHD": [token][head][dim], or "HND") is of the default strides only. See
     include/kvcl/kvcl_layout.h.
+
+    >>> import kvcl
+    >>> layout = kvcl.Layout(layers=2, blocks=8, tokens=16, heads=4, head_dim=64, elem_bytes=2)
+    >>> layout.block_bytes, layout.n_bases, layout.base_bytes
+    (32768, 1, 262144)
     """
 
     layers: int = 1
@@ -87,6 +92,13 @@ class Cache(_kvcl.Cache):
     buffers: the engine's own tensors, of the host or of a CUDA device, one, or one per base of the layout, which the
     cache keeps alive; None: the library allocates memory that peers on this host map, the fastest path.
     writable: peers may put into it; otherwise they only read it.
+
+    >>> import kvcl
+    >>> with kvcl.Context(boot="self") as ctx:
+    ...     cache = ctx.cache("main", kvcl.Layout.bytes(blocks=4, block_bytes=8))
+    ...     cache.write(0, b"8 bytes.")
+    ...     cache.read(0)
+    b'8 bytes.'
     """
 
     layout: Layout

@@ -43,7 +43,7 @@ class MemoryInfo(NamedTuple):
     put_why: str
 
 
-def _info(raw: Any) -> Any:
+def _info(raw: Any) -> RecvInfo:
     return RecvInfo(*raw)
 
 
@@ -70,6 +70,14 @@ class Comm(_kvcl.Comm):
     stream: a CUDA stream (torch.cuda.Stream, cupy.cuda.Stream, a handle). The operation begins when that stream has
     finished its earlier work: keys and values that it still computes are complete when they are sent, and blocks that
     it still reads are not overwritten.
+
+    >>> import kvcl
+    >>> with kvcl.Context(boot="self") as ctx:  # a rank alone is its own peer
+    ...     cache = ctx.cache("main", kvcl.Layout.bytes(blocks=4, block_bytes=8))
+    ...     cache.write(0, b"8 bytes.")
+    ...     ctx.world.get(0, cache, remote=[0], local=[3]).wait()
+    ...     cache.read(3)
+    b'8 bytes.'
     """
 
     #: Of a communicator of Context.listen(): what others give to Context.connect().
@@ -118,7 +126,7 @@ class Comm(_kvcl.Comm):
 
     def send(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
              tokens: Range = None, layerwise: bool = False, timeout: Optional[float] = None,
-             stream: Any = None) -> Request:
+             stream: Any = None) -> Request[None]:
         """Send blocks to the recv that names (this rank or ANY_SOURCE, tag). Done when the receiver has the bytes.
 
         layerwise: nothing of a layer is read before layer_ready(layer) on the request; the receiver's
@@ -128,20 +136,20 @@ class Comm(_kvcl.Comm):
                           _stream(stream))
 
     def recv(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
-             tokens: Range = None, timeout: Optional[float] = None, stream: Any = None) -> Request:
+             tokens: Range = None, timeout: Optional[float] = None, stream: Any = None) -> Request[RecvInfo]:
         """Receive blocks, as many bytes as the sender selected; tag may be ANY_TAG. The result is a RecvInfo."""
-        request = Request()
+        request: Request[RecvInfo] = Request()
         request._shape = _info
         return self._pass(request, True, rank, tag, cache, (blocks, layers, heads, tokens), False, timeout,
                           _stream(stream))
 
-    def send_bytes(self, rank: int, tag: int, data: Any, *, timeout: Optional[float] = None) -> Request:
+    def send_bytes(self, rank: int, tag: int, data: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Send a buffer's bytes."""
         return self._pass_bytes(Request(), False, rank, tag, data, timeout)
 
-    def recv_bytes(self, rank: int, tag: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
+    def recv_bytes(self, rank: int, tag: int, buffer: Any, *, timeout: Optional[float] = None) -> Request[RecvInfo]:
         """Receive at most as many bytes as the buffer has. The result is a RecvInfo. tag: of the send, or ANY_TAG."""
-        request = Request()
+        request: Request[RecvInfo] = Request()
         request._shape = _info
         return self._pass_bytes(request, True, rank, tag, buffer, timeout)
 
@@ -157,7 +165,7 @@ class Comm(_kvcl.Comm):
     def get(self, rank: int, cache: Cache, remote: Any, local: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request:
+            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request[None]:
         """Copy blocks `remote` of the rank's cache into blocks `local` of `cache`; its program takes no part.
 
         The peer's cache has the name of the local one, or remote_cache. Its layers and heads are numbered like the
@@ -173,14 +181,14 @@ class Comm(_kvcl.Comm):
     def put(self, rank: int, cache: Cache, local: Any, remote: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request:
+            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request[None]:
         """Copy blocks `local` of `cache` into blocks `remote` of the rank's. Done when the peer can read them."""
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
         return self._copy(Request(), True, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
                           _stream(stream), notify)
 
-    def notify(self, rank: int, data: Any, *, timeout: Optional[float] = None) -> Request:
+    def notify(self, rank: int, data: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Notify a rank without a get or put: these bytes (at most 8,192) for its notify_recv."""
         return self._notify(Request(), rank, data, timeout)
 
@@ -195,11 +203,11 @@ class Comm(_kvcl.Comm):
     # ---- collective ----
 
     def bcast(self, root: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
-              timeout: Optional[float] = None) -> Request:
+              timeout: Optional[float] = None) -> Request[None]:
         """Broadcast the root's blocks to every rank; each names its own cache and blocks."""
         return self._bcast(Request(), root, cache, (blocks, layers, heads, None), timeout)
 
-    def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None) -> Request:
+    def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Broadcast the root's bytes to every rank; all buffers have one length."""
         given, taken = (buffer, None) if root == self.rank else (None, buffer)
         return self._collective(Request(), Kind.BCAST, root, given, taken, 0, 0, timeout)
@@ -208,7 +216,7 @@ class Comm(_kvcl.Comm):
         """Wait until every rank has called it."""
         self.ibarrier(timeout=timeout).wait()
 
-    def ibarrier(self, *, timeout: Optional[float] = None) -> Request:
+    def ibarrier(self, *, timeout: Optional[float] = None) -> Request[None]:
         """barrier() as a Request."""
         return self._collective(Request(), Kind.BARRIER, 0, None, None, 0, 0, timeout)
 
@@ -216,10 +224,10 @@ class Comm(_kvcl.Comm):
         """Every rank's data, in rank order. Equal lengths on all ranks."""
         return self.iallgather(data, timeout=timeout).wait()
 
-    def iallgather(self, data: Any, *, timeout: Optional[float] = None) -> Request:
+    def iallgather(self, data: Any, *, timeout: Optional[float] = None) -> Request[List[bytes]]:
         """allgather() as a Request."""
         size = self.size
-        request = Request()
+        request: Request[List[bytes]] = Request()
 
         def cut(raw: bytearray) -> List[bytes]:
             step = len(raw) // size
@@ -233,20 +241,20 @@ class Comm(_kvcl.Comm):
     # element ("f32", "bf16", "i64", ...), by default the buffer's own; a bytearray's is u8.
 
     def all_reduce(self, buffer: Any, op: str = "sum", *, out: Any = None, dtype: Optional[str] = None,
-                   timeout: Optional[float] = None) -> Request:
+                   timeout: Optional[float] = None) -> Request[None]:
         """Reduce the elements of all ranks' buffers; every rank has the same result, bit by bit, in out (None: in the
         buffer itself)."""
         return self._collective(Request(), Kind.ALLREDUCE, 0, None if out is None else buffer,
                                 buffer if out is None else out, dtype_number(buffer, dtype), op_number(op), timeout)
 
     def reduce_scatter(self, buffer: Any, out: Any, op: str = "sum", *, dtype: Optional[str] = None,
-                       timeout: Optional[float] = None) -> Request:
+                       timeout: Optional[float] = None) -> Request[None]:
         """Reduce as all_reduce(); this rank gets its part of the result, size times shorter than the buffer, in out."""
         return self._collective(Request(), Kind.REDUCE_SCATTER, 0, buffer, out, dtype_number(buffer, dtype),
                                 op_number(op), timeout)
 
     def all_to_all(self, buffer: Any, out: Any, *, lengths: Optional[Sequence[int]] = None,
-                   out_lengths: Optional[Sequence[int]] = None, timeout: Optional[float] = None) -> Request:
+                   out_lengths: Optional[Sequence[int]] = None, timeout: Optional[float] = None) -> Request[None]:
         """Give each rank its part of the buffer; out gets each rank's part for this one.
 
         lengths and out_lengths, both or none: the bytes for and from each rank, where they are not all equal.
@@ -258,15 +266,15 @@ class Comm(_kvcl.Comm):
                                   timeout)
         return self._collective(Request(), Kind.ALLTOALL, 0, buffer, out, 0, 0, timeout)
 
-    def all_gather_into(self, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request:
+    def all_gather_into(self, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Every rank's buffer, in out."""
         return self._collective(Request(), Kind.ALLGATHER, 0, buffer, out, 0, 0, timeout)
 
-    def gather(self, root: int, buffer: Any, out: Any = None, *, timeout: Optional[float] = None) -> Request:
+    def gather(self, root: int, buffer: Any, out: Any = None, *, timeout: Optional[float] = None) -> Request[None]:
         """Every rank's buffer, in the root's out; others give none."""
         return self._collective(Request(), Kind.GATHER, root, buffer, out, 0, 0, timeout)
 
-    def scatter(self, root: int, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request:
+    def scatter(self, root: int, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """This rank's part of the root's buffer, in out; the others' buffer is None."""
         return self._collective(Request(), Kind.SCATTER, root, buffer, out, 0, 0, timeout)
 

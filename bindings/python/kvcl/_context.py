@@ -30,6 +30,11 @@ class Context(_kvcl.Context):
 
     Arguments that are not given are taken from the KVCL_* variables. Use it in a with statement, or close() it: that
     cancels all operations in flight and closes all objects created from it.
+
+    >>> import kvcl
+    >>> with kvcl.Context(boot="self") as ctx:
+    ...     ctx.rank, ctx.size
+    (0, 1)
     """
 
     _world: Optional[Comm] = None

@@ -39,9 +39,17 @@ class Status(enum.IntEnum):
 
 
 class KvclError(Exception):
-    """A call or an operation failed. status is the cause; the text is the library's sentence."""
+    """A call or an operation failed. status is the cause; the text is the library's sentence.
 
-    status = Status.ERR_INTERNAL
+    >>> import kvcl
+    >>> try:
+    ...     kvcl.Layout(layers=0)
+    ... except kvcl.BadLayout as error:
+    ...     error.status.name
+    'ERR_BAD_LAYOUT'
+    """
+
+    status: Status = Status.ERR_INTERNAL
 
 
 class InProgress(KvclError, TimeoutError):

@@ -190,7 +190,7 @@ class Job:
             else:
                 self.say(error.status, f"{error} (later failures of this kind are not logged)")
 
-    def arrived(self, opened: Opened, request: Request) -> List[bool]:
+    def arrived(self, opened: Opened, request: Request[Any]) -> List[bool]:
         """Wait for a get: which blocks or values have arrived. An absent one is no failure."""
         try:
             request.wait()

@@ -104,12 +104,12 @@ class ClientStore:
             room = self._stage.layout.blocks
             for first in range(0, len(blocks), room):
                 part = blocks[first:first + room]
-                for i, status in zip(part, lot([keys[i] for i in part], [values[i] for i in part])):
+                for i, status in zip(part, lot(self._stage, [keys[i] for i in part], [values[i] for i in part])):
                     out[i] = status
         return out
 
-    def _get_lot(self, keys: List[bytes], values: List[List[memoryview]]) -> List[Status]:
-        statuses = self._client.wait(self._client.get(keys, self._stage, range(len(keys))))
+    def _get_lot(self, stage: Cache, keys: List[bytes], values: List[List[memoryview]]) -> List[Status]:
+        statuses: List[Status] = self._client.wait(self._client.get(keys, stage, range(len(keys))))
         at = 0
         for status, value in zip(statuses, values):
             end = at + self._block_bytes
@@ -119,10 +119,11 @@ class ClientStore:
             at = end
         return statuses
 
-    def _put_lot(self, keys: List[bytes], values: List[List[memoryview]]) -> List[Status]:
+    def _put_lot(self, stage: Cache, keys: List[bytes], values: List[List[memoryview]]) -> List[Status]:
         at = 0
         for value in values:
             for one in value:
                 self._views[0][at:at + one.nbytes] = one
                 at += one.nbytes
-        return self._client.wait(self._client.put(keys, self._stage, range(len(keys))))
+        statuses: List[Status] = self._client.wait(self._client.put(keys, stage, range(len(keys))))
+        return statuses

@@ -18,6 +18,16 @@ def key_chain(parent: bytes, tokens: Any, tokens_per_block: int, first_block: in
     """Keys of the full blocks of a token sequence: equal key, equal prefix.
 
     To start a prompt, parent is the root. To continue a chain, it is the key of block first_block - 1.
+
+    >>> import kvcl
+    >>> root = kvcl.key_root(b"a tenant's secret", "llama-3-8b")
+    >>> keys = kvcl.key_chain(root, range(100), 16)
+    >>> len(keys), len(keys[0])
+    (6, 32)
+    >>> kvcl.key_chain(root, range(50), 16) == keys[:3]
+    True
+    >>> kvcl.key_chain(keys[2], range(48, 100), 16, first_block=3) == keys[3:]
+    True
     """
     return _kvcl.key_chain(parent, tokens, tokens_per_block, first_block)
 

@@ -10,7 +10,17 @@ from ._request import Request
 
 
 class Mem(_kvcl.Mem):
-    """Registered bytes that are not a cache: from Context.register(), .alloc() or .map_file()."""
+    """Registered bytes that are not a cache: from Context.register(), .alloc() or .map_file().
+
+    >>> import kvcl
+    >>> with kvcl.Context(boot="self") as ctx:
+    ...     mem = ctx.alloc(64)
+    ...     remote = ctx.world.attach(0, mem.export(write=True))  # on a peer, with the bytes that export() gave here
+    ...     remote.put(8, b"abc", signal=(remote, 0, 1)).wait()
+    ...     mem.signal_wait(0, 1)
+    ...     mem.view()[8:11].tobytes()
+    b'abc'
+    """
 
     def export(self, read: bool = True, write: bool = False) -> bytes:
         """A description for Comm.attach() on a peer; send it by any means. It grants these rights to any holder."""
@@ -57,7 +67,7 @@ class RemoteMem(_kvcl.RemoteMem):
     """A peer's memory, from Comm.attach()."""
 
     def get(self, offset: int, buffer: Any, *, timeout: Optional[float] = None,
-            notify: Optional[bytes] = None) -> Request:
+            notify: Optional[bytes] = None) -> Request[None]:
         """Fill a buffer with the bytes at offset.
 
         notify: the peer gets these bytes afterwards (Comm.notify_recv), as with every get and put.
@@ -65,7 +75,7 @@ class RemoteMem(_kvcl.RemoteMem):
         return self._move(Request(), False, offset, buffer, None, timeout, notify)
 
     def put(self, offset: int, data: Any, *, signal: Optional[Tuple["RemoteMem", int, int]] = None,
-            timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request:
+            timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request[None]:
         """Write a buffer's bytes at offset. Done when they are visible to the peer.
 
         signal=(memory of the same peer, offset, n): after the data is visible, add n to the 8-byte counter there.
@@ -73,7 +83,7 @@ class RemoteMem(_kvcl.RemoteMem):
         return self._move(Request(), True, offset, data, signal, timeout, notify)
 
     def get_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
-                timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request:
+                timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request[None]:
         """Fetch many pieces in one operation: lengths[i] bytes at offsets[i], to at[i] of local.
 
         local is a writable buffer, or a Mem (which may be a device's). lengths may be one number for all pieces.
@@ -82,7 +92,7 @@ class RemoteMem(_kvcl.RemoteMem):
 
     def put_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
                 signal: Optional[Tuple["RemoteMem", int, int]] = None, timeout: Optional[float] = None,
-                notify: Optional[bytes] = None) -> Request:
+                notify: Optional[bytes] = None) -> Request[None]:
         """Write many pieces in one operation: lengths[i] bytes from at[i] of local, to offsets[i]. As put()."""
         return self._move_vec(Request(), True, _pack(offsets, at, lengths), local, signal, timeout, notify)
 

@@ -62,7 +62,8 @@ def _waiting_get(store: Any) -> Callable[[str], bytes]:
         until = time.monotonic() + _WAIT
         while True:
             try:
-                return store[key]
+                value: bytes = store[key]
+                return value
             except KeyError:
                 if time.monotonic() > until:
                     raise TimeoutError(f"no rank set {key!r} in {_WAIT:.0f} s") from None

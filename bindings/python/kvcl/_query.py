@@ -26,7 +26,12 @@ def build() -> str:
 
 
 def settings() -> List[Setting]:
-    """Every setting (environment variable)."""
+    """Every setting (environment variable).
+
+    >>> import kvcl
+    >>> [setting.default for setting in kvcl.settings() if setting.name == "KVCL_TIMEOUT"]
+    ['30s']
+    """
     return [Setting(*row) for row in _kvcl.settings()]
 
 

@@ -11,11 +11,11 @@ from ._request import Request
 class Done(NamedTuple):
     """An operation that has completed."""
 
-    tag: Any            # of posting()
-    request: Request    # its result() raises the error of a failed one
+    tag: Any  # of posting()
+    request: Request[Any]  # its result() raises the error of a failed one
     status: Status
-    bytes: int          # of payload that it moved
-    seconds: float      # from the call that posted it to its completion
+    bytes: int  # of payload that it moved
+    seconds: float  # from the call that posted it to its completion
     error: Optional[str]  # why it failed; None: it has not
 
 

@@ -4,26 +4,37 @@ import asyncio
 import os
 import time
 import weakref
-from typing import Any, Dict, Generator, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Generator, Generic, Iterable, List, Optional, Sequence, Tuple, TypeVar, cast
 
 from . import _kvcl
 from ._errors import InProgress, Status
 
+T = TypeVar("T")
 
-class Request(_kvcl.Request):
+
+class Request(_kvcl.Request, Generic[T]):
     """An operation in flight, from the call that posted it.
 
-    Call wait() or done(), or await it. wait(), result() and await return its result (of a recv: a RecvInfo; of most
-    others: None), or raise if the operation failed.
+    Call wait() or done(), or await it. wait(), result() and await return its result, of the type in brackets (of a recv
+    a RecvInfo: Request[RecvInfo]; of most others None), or raise if the operation failed.
 
     A Request dropped while in flight is detached: the operation continues, at most until its own deadline, and its
     buffers are kept alive until then. Use it as a context manager to be sure that it is not in flight afterwards:
     leaving cancels an incomplete operation, and waits.
+
+    >>> import asyncio, kvcl
+    >>> async def echo(world: kvcl.Comm) -> kvcl.RecvInfo:
+    ...     received = world.recv_bytes(0, 1, bytearray(5))
+    ...     await world.send_bytes(0, 1, b"hello")
+    ...     return await received
+    >>> with kvcl.Context(boot="self") as ctx:
+    ...     asyncio.run(echo(ctx.world))
+    RecvInfo(source=0, tag=1, bytes=5)
     """
 
-    _shape: Any = None  # converts the raw result for users
+    _shape: Optional[Callable[[Any], T]] = None  # converts the raw result for users
 
-    def wait(self, timeout: Optional[float] = None) -> Any:
+    def wait(self, timeout: Optional[float] = None) -> T:
         """Wait, at most timeout seconds, without the GIL. Returns the result.
 
         Raises WaitTimeout (a TimeoutError) if it has not completed: it continues. TimedOut is final: the operation's
@@ -31,7 +42,7 @@ class Request(_kvcl.Request):
         """
         return self._out(self._wait(timeout))
 
-    def result(self) -> Any:
+    def result(self) -> T:
         """The result of a completed request; InProgress if it has not completed."""
         return self._out(self._result())
 
@@ -65,10 +76,10 @@ class Request(_kvcl.Request):
         """Of a put into a store: the number of copies of each block; None before completion."""
         return self._copies()
 
-    def _out(self, raw: Any) -> Any:
-        return raw if self._shape is None else self._shape(raw)
+    def _out(self, raw: Any) -> T:
+        return cast(T, raw) if self._shape is None else self._shape(raw)
 
-    def __enter__(self) -> "Request":
+    def __enter__(self) -> "Request[T]":
         return self
 
     def __exit__(self, *exc: Any) -> None:
@@ -79,7 +90,7 @@ class Request(_kvcl.Request):
             except Exception:  # Canceled, usually: no caller waits any longer
                 pass
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, T]:
         if not self.done():
             context = self._context
             if context is not None and context._threadless:
@@ -101,14 +112,14 @@ class Request(_kvcl.Request):
 
 class _Awaited:
     def __init__(self) -> None:
-        self.requests: "Dict[Request, None]" = {}
+        self.requests: "Dict[Request[Any], None]" = {}
         self.loops: "Dict[asyncio.AbstractEventLoop, int]" = {}
 
 
 _awaited: "weakref.WeakKeyDictionary[Any, _Awaited]" = weakref.WeakKeyDictionary()
 
 
-def _wake(awaited: _Awaited, context: Any) -> None:
+def _wake(awaited: _Awaited, context: _kvcl.Context) -> None:
     while not context._arm():
         for request in list(awaited.requests):
             request.done()  # runs _when_done callbacks
@@ -119,7 +130,7 @@ def _finish(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-def _until_done(request: Request) -> Generator[Any, None, None]:
+def _until_done(request: Request[Any]) -> Generator[Any, None, None]:
     loop = asyncio.get_running_loop()
     context = request._context
     if context is None:  # completed meanwhile
@@ -165,7 +176,7 @@ def _until_done(request: Request) -> Generator[Any, None, None]:
 # ---- several ----
 
 
-def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> List[Any]:
+def wait_all(requests: Iterable[Request[T]], timeout: Optional[float] = None) -> List[T]:
     """Wait for all; their results, in order.
 
     If some failed, the first one's error is raised after all have completed. WaitTimeout after timeout seconds: those
@@ -186,7 +197,7 @@ def wait_all(requests: Iterable[Request], timeout: Optional[float] = None) -> Li
     return [request.result() for request in requests]
 
 
-def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> Tuple[int, Request]:
+def wait_any(requests: Sequence[Request[T]], timeout: Optional[float] = None) -> Tuple[int, Request[T]]:
     """Wait until one of them has completed, well or not; (its index, it). WaitTimeout after timeout seconds.
 
     Requests that had completed before count: leave out those that you have handled. All are of one context;
@@ -197,7 +208,7 @@ def wait_any(requests: Sequence[Request], timeout: Optional[float] = None) -> Tu
     return index, requests[index]
 
 
-def wait_some(requests: Sequence[Request], timeout: Optional[float] = None) -> List[int]:
+def wait_some(requests: Sequence[Request[Any]], timeout: Optional[float] = None) -> List[int]:
     """Wait until at least one of them has completed, well or not; the indices of all that have. As wait_any()."""
     requests = tuple(requests)
     _kvcl.wait_any(requests, timeout)

@@ -52,6 +52,13 @@ def reshard_plan(index: int, *, layers: int, heads: int, source: ReshardGroup, d
     heads=step.destination_heads, remote_layers=step.source_layers, remote_heads=step.source_heads). heads is 1 for MLA.
     distances[destination][source]: less is nearer; used where several ranks hold a head. See
     include/kvcl/kvcl_reshard.h.
+
+    >>> import kvcl
+    >>> two, one = kvcl.ReshardGroup(tp=2), kvcl.ReshardGroup(tp=1)
+    >>> for step in kvcl.reshard_plan(0, layers=4, heads=8, source=two, destination=one):
+    ...     print(step.source, step.source_heads, step.destination_heads)
+    0 (0, 4) (0, 4)
+    1 (0, 4) (4, 8)
     """
     return _plan(False, index, layers, heads, source, destination, distances)
 

@@ -34,6 +34,16 @@ class Store(_kvcl.Store):
     gives). nvme: "/path/of/a/file:size", a second tier for the pool; %r in it is the rank; None: KVCL_STORE_NVME.
     events: the number of events of its blocks that this rank keeps for followers; None: 65,536, 0: none. With
     KVCL_STORE_HOT=N, a rank copies a block into its pool after fetching it N times from unmapped memory of others.
+
+    >>> import kvcl
+    >>> with kvcl.Context(boot="self") as ctx, kvcl.Store(ctx.world, dram_bytes=1 << 20, block_bytes=4096) as store:
+    ...     key = kvcl.key_from_string("a prompt")
+    ...     store.put_value(key, b"any bytes").wait()
+    ...     bytes(store.get_value(key))
+    ...     store.remove_values([key])
+    ...     store.value_sizes([key])
+    b'any bytes'
+    [None]
     """
 
     _ranks: int
@@ -61,7 +71,7 @@ class Store(_kvcl.Store):
 
     # ---- blocks ----
 
-    def get(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
+    def get(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Fetch blocks into local ones. If some do not arrive the request fails with the first one's error.
 
         request.block_status has a status for each; blocks that are not OK have undefined bytes.
@@ -69,7 +79,7 @@ class Store(_kvcl.Store):
         return self._get(Request(), keys, cache, blocks, timeout)
 
     def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
-            to: Optional[int] = None, stays: bool = False, timeout: Optional[float] = None) -> Request:
+            to: Optional[int] = None, stays: bool = False, timeout: Optional[float] = None) -> Request[None]:
         """Copy local blocks into this rank's pool and publish the copies; other ranks make replicas - 1 more. Do not
         change the blocks until the request has completed.
 
@@ -82,20 +92,20 @@ class Store(_kvcl.Store):
         return self._put(Request(), keys, cache, blocks, replicas, tenant, wait, to, stays, timeout)
 
     def upsert(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
-               to: Optional[int] = None, timeout: Optional[float] = None) -> Request:
+               to: Optional[int] = None, timeout: Optional[float] = None) -> Request[None]:
         """Replace the blocks of the keys, everywhere. In between they are absent. Blocks for the first
         parts; without room it raises NoSpace and has changed nothing."""
         return self._upsert(Request(), keys, cache, blocks, replicas, tenant, wait, to, False, timeout)
 
-    def publish(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
+    def publish(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Publish blocks in place: their bytes must not change until they are withdrawn or evicted."""
         return self._publish(Request(), keys, cache, blocks, timeout)
 
-    def remove(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+    def remove(self, keys: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Remove keys everywhere."""
         return self._remove(Request(), keys, timeout)
 
-    def bcast(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request:
+    def bcast(self, keys: Any, cache: Cache, blocks: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Collective: broadcast a prefix to every rank, from any rank that has it, and publish it everywhere."""
         return self._bcast(Request(), keys, cache, blocks, timeout)
 
@@ -107,23 +117,23 @@ class Store(_kvcl.Store):
     # ---- values: bytes of any length, from and to plain memory ----
 
     def put_values(self, keys: Any, values: Iterable[Any], *, replicas: int = 0, tenant: int = 0, wait: bool = False,
-                   timeout: Optional[float] = None) -> Request:
+                   timeout: Optional[float] = None) -> Request[None]:
         """Put values, one a key: each a buffer, or a list of buffers, one behind the other. As put(); their memory may
         change when the call returns. Larger ones occupy several blocks; a get returns the whole value or nothing."""
         return self._put_values(Request(), keys, _extents(values), replicas, tenant, wait, timeout)
 
     def upsert_values(self, keys: Any, values: Iterable[Any], *, replicas: int = 0, tenant: int = 0,
-                      wait: bool = False, timeout: Optional[float] = None) -> Request:
+                      wait: bool = False, timeout: Optional[float] = None) -> Request[None]:
         """Replace the values of the keys."""
         return self._upsert_values(Request(), keys, _extents(values), replicas, tenant, wait, timeout)
 
-    def get_values(self, keys: Any, buffers: Iterable[Any], *, timeout: Optional[float] = None) -> Request:
+    def get_values(self, keys: Any, buffers: Iterable[Any], *, timeout: Optional[float] = None) -> Request[None]:
         """Get values into writable buffers (or lists of them) of the right lengths: a value of another length
         is NotFound. request.block_status has a status for each."""
         return self._get_values(Request(), keys, _extents(buffers), timeout)
 
     def put_value(self, key: bytes, value: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
-                  timeout: Optional[float] = None) -> Request:
+                  timeout: Optional[float] = None) -> Request[None]:
         """One value: a buffer, or a list of them."""
         return self.put_values([key], [value], replicas=replicas, tenant=tenant, wait=wait, timeout=timeout)
 
@@ -198,64 +208,66 @@ class Store(_kvcl.Store):
     # ---- queries as requests: await them, or wait() ----
 
     def _query(self, what: str, keys: Any, arguments: Tuple[Any, ...], timeout: Optional[float],
-               shape: Any = None) -> Request:
-        request = Request()
+               shape: Any = None) -> Request[Any]:
+        request: Request[Any] = Request()
         request._shape = shape
         return self._post(request, what, keys, arguments, timeout)
 
-    def match_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+    def match_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request[int]:
         """match() as a Request, whose result is the number of leading keys."""
         return self._query("match", keys, (), timeout)
 
-    def exists_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+    def exists_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request[List[bool]]:
         """exists() as a Request."""
         return self._query("exists", keys, (), timeout)
 
     def pin_post(self, keys: Any, holder: int, ttl: float, *, soft: bool = False,
-                 timeout: Optional[float] = None) -> Request:
+                 timeout: Optional[float] = None) -> Request[List[int]]:
         """pin() as a Request."""
         return self._query("pin", keys, (holder, ttl, int(soft)), timeout)
 
-    def unpin_post(self, keys: Any, holder: int, *, timeout: Optional[float] = None) -> Request:
+    def unpin_post(self, keys: Any, holder: int, *, timeout: Optional[float] = None) -> Request[None]:
         """unpin() as a Request."""
         return self._query("unpin", keys, (holder,), timeout)
 
     def quota_post(self, tenant: int, nbytes: int, rank: Optional[int] = None, *,
-                   timeout: Optional[float] = None) -> Request:
+                   timeout: Optional[float] = None) -> Request[None]:
         """quota() as a Request."""
         return self._query("quota", None, (-1 if rank is None else rank, tenant, nbytes), timeout)
 
-    def clear_post(self, tenant: int = 0, *, timeout: Optional[float] = None) -> Request:
+    def clear_post(self, tenant: int = 0, *, timeout: Optional[float] = None) -> Request[int]:
         """clear() as a Request."""
         return self._query("clear", None, (tenant,), timeout)
 
-    def rank_stats_post(self, rank: int, *, timeout: Optional[float] = None) -> Request:
+    def rank_stats_post(self, rank: int, *, timeout: Optional[float] = None) -> Request[Dict[str, Any]]:
         """rank_stats() as a Request."""
         return self._query("rank_stats", None, (rank,), timeout)
 
-    def all_stats_post(self, *, timeout: Optional[float] = None) -> Request:
+    def all_stats_post(self, *, timeout: Optional[float] = None) -> Request[List[Optional[Dict[str, Any]]]]:
         """all_stats() as a Request."""
         return self._query("all_stats", None, (self._ranks,), timeout)
 
-    def events_post(self, rank: int, since: int, wait: float = 0.0, *, timeout: Optional[float] = None) -> Request:
+    def events_post(self, rank: int, since: int, wait: float = 0.0, *,
+                    timeout: Optional[float] = None) -> Request[List[StoreEvent]]:
         """events() as a Request. The deadline begins after wait."""
         return self._query("events", None, (rank, since, wait, PAGE), timeout, lambda raw: [event(one) for one in raw])
 
-    def items_post(self, rank: int, cursor: int = 0, *, timeout: Optional[float] = None) -> Request:
+    def items_post(self, rank: int, cursor: int = 0, *,
+                   timeout: Optional[float] = None) -> Request[Tuple[List[StoreItem], int, int]]:
         """A page of items() as a Request, whose result is (items, cursor of the next page or 0, number of the newest
         event). Begin with cursor 0."""
         return self._query("list", None, (rank, cursor, PAGE), timeout,
                            lambda raw: ([item(one) for one in raw[0]], raw[1], raw[2]))
 
-    def value_sizes_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+    def value_sizes_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request[List[Optional[int]]]:
         """value_sizes() as a Request."""
         return self._query("value_sizes", keys, (), timeout)
 
-    def value_keys_post(self, key: bytes, most: int = PAGE, *, timeout: Optional[float] = None) -> Request:
+    def value_keys_post(self, key: bytes, most: int = PAGE, *, timeout: Optional[float] = None) -> Request[List[bytes]]:
         """value_keys() as a Request. NoSpace if the value has more than most blocks; most is at most 65,536."""
         return self._query("value_keys", [key], (most,), timeout)
 
-    def remove_values_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request:
+    def remove_values_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """remove_values() as a Request."""
         return self._query("remove_values", keys, (), timeout)
 

@@ -70,7 +70,7 @@ class _Finisher(threading.Thread):
 class Work(dist.Work):
     """A collective, send or recv in flight: some requests, and what is to be done once they are complete."""
 
-    def __init__(self, group: "ProcessGroup", requests: List[Request], result: List[torch.Tensor],
+    def __init__(self, group: "ProcessGroup", requests: List[Request[Any]], result: List[torch.Tensor],
                  after: Sequence[Callable[[], Any]] = (), keep: Any = None) -> None:
         super().__init__()
         self._group = group
@@ -215,7 +215,7 @@ class ProcessGroup(dist.ProcessGroup):
         after.append(lambda: tensor.copy_(whole))
         return whole
 
-    def _reduce_into(self, source: torch.Tensor, target: torch.Tensor, opts: Any, seconds: float) -> Request:
+    def _reduce_into(self, source: torch.Tensor, target: torch.Tensor, opts: Any, seconds: float) -> Request[None]:
         same = source is target
         return self.comm.all_reduce(_bytes(source), _op(opts), out=None if same else _bytes(target),
                                     dtype="u8" if source.dtype == torch.bool else str(source.dtype), timeout=seconds)
