@@ -1,0 +1,193 @@
+#!/bin/sh
+# A wheel in a fresh virtual environment, without PYTHONPATH and LD_LIBRARY_PATH: import, the version, the tools, two
+# ranks, types. The wheel is packed from this build's files, or TEST_WHEELS names finished ones (contrib/check wheel).
+# TEST_PYTHONS: the interpreters, default $PYTHON alone.
+# TEST_TIMEOUT: 900
+set -eu
+: "${top_srcdir:?}" "${top_builddir:?}"
+here=$top_srcdir/bindings/python
+passed=0 failed=0 skipped=0
+
+skip() {
+  echo "SKIP: $*"
+  exit 77
+}
+note() {
+  echo "SKIP: $*"
+  skipped=$((skipped + 1))
+}
+# is WHAT COMMAND...
+is() {
+  what=$1
+  shift
+  if "$@" >"$tmp/out" 2>&1; then
+    passed=$((passed + 1))
+    echo "ok: $what"
+  else
+    failed=$((failed + 1))
+    echo "FAIL: $what"
+    sed 's/^/   /' "$tmp/out"
+  fi
+}
+
+[ -n "${PYTHON-}" ] || skip "this build has no Python"
+[ -n "${TEST_WHEELS-}" ] || [ -e "$top_builddir/bindings/python/kvcl/_kvcl.la" ] ||
+  skip "the Python bindings were not built: no Python.h (Debian: python3-dev), or --with-python=no"
+preload=
+case ${TEST_SANITIZE:-no} in
+  no) ;;
+  *thread*) skip "the thread sanitizer needs a python that was built with it" ;;
+  *address*) # as run_pytest.sh does
+    for name in libasan.so libclang_rt.asan-$(uname -m).so libclang_rt.asan.so; do
+      file=$(${CC:-cc} -print-file-name=$name)
+      [ "$file" = "$name" ] || { preload=$file; break; }
+    done
+    [ -n "$preload" ] || skip "no shared library of the address sanitizer (clang: -shared-libsan)"
+    ASAN_OPTIONS=detect_leaks=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
+    export ASAN_OPTIONS
+    ;;
+esac
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+unset PYTHONPATH LD_LIBRARY_PATH PYTHONHOME KVCL_BOOT KVCL_RENDEZVOUS PMIX_NAMESPACE PMIX_RANK || :
+HOME=$tmp/home PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+export HOME PYTHONDONTWRITEBYTECODE PIP_DISABLE_PIP_VERSION_CHECK
+mkdir -m 700 "$HOME"
+cd "$tmp"
+
+# in_env COMMAND...: with the sanitizer's library before all others
+in_env() {
+  env ${preload:+"LD_PRELOAD=$preload" PYTHONMALLOC=malloc} "$@"
+}
+
+# A fresh environment of this Python.
+make_env() {
+  rm -rf "$env"
+  "$1" -m venv "$env" >"$tmp/out" 2>&1
+}
+
+# The wheel of this build's files.
+pack() {
+  command -v patchelf >/dev/null || skip "no patchelf (Debian: patchelf)"
+  "$env/bin/pip" wheel -q --no-index --no-deps --config-settings build="$top_builddir" -w "$tmp/made" "$here" \
+    >"$tmp/out" 2>&1 || { cat "$tmp/out"; echo "FAIL: the wheel was not packed"; exit 1; }
+  ls "$tmp"/made/*.whl
+}
+
+two_ranks() {
+  port=$("$1/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+  for rank in 0 1; do
+    KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=2 KVCL_RANK=$rank in_env "$1/bin/python" "$here/tests/caller.py" \
+      >"$tmp/rank$rank" 2>&1 &
+  done
+  wait
+  cat "$tmp/rank0" "$tmp/rank1"
+  [ "$(cat "$tmp/rank0" "$tmp/rank1" | grep -c ': right$')" = 2 ]
+}
+
+under_mpirun() {
+  in_env mpirun --oversubscribe -n 2 "$1/bin/python" "$here/tests/caller.py" >"$tmp/ranks" 2>&1 || :
+  cat "$tmp/ranks"
+  [ "$(grep -c ': right$' "$tmp/ranks")" = 2 ]
+}
+
+# What an import loads beside Python and the C library: all of it is in the environment, but for a UCX of the system.
+# PMIx, CUDA and NCCL are not loaded at all.
+loads_only_its_own() {
+  in_env "$1/bin/python" - "$1" >"$tmp/loaded" <<'PY' || return
+import asyncio, hashlib, sys
+try:
+    import ssl
+except ImportError:
+    pass
+def loaded():
+    with open("/proc/self/maps") as maps:
+        return {line.split(maxsplit=5)[5].strip() for line in maps if ".so" in line}
+before = loaded()  # Python's own libcrypto among them
+import kvcl
+kvcl.topology()
+for path in sorted(loaded() - before):
+    print("inside" if path.startswith(sys.argv[1]) else "outside", path)
+PY
+  cat "$tmp/loaded"
+  ! grep -E 'lib(pmix|cuda|nccl)' "$tmp/loaded" || return
+  case $2 in
+    repaired) ! grep -E '^outside .*/lib(hwloc|crypto|uring|microhttpd|kvcl)' "$tmp/loaded" ;;
+  esac
+}
+
+# every_module WHEEL PYTHON: the whole package, with the connectors of the engines, is in the wheel.
+every_module() {
+  (cd "$here" && find kvcl -name '*.py' -o -name '*.pyi' -o -name py.typed) | LC_ALL=C sort >"$tmp/modules"
+  "$2" -m zipfile -l "$1" | sed 's/ .*//' | LC_ALL=C sort | LC_ALL=C comm -23 "$tmp/modules" - >"$tmp/absent"
+  cat "$tmp/absent"
+  [ -s "$tmp/modules" ] && [ ! -s "$tmp/absent" ]
+}
+
+# a WHEEL in a fresh environment of PYTHON
+try() {
+  wheel=$1 kind=plain
+  version=$(basename "$wheel" | cut -d- -f2)
+  name="${wheel##*/}, $("$2" -c 'import sys; print("Python %d.%d" % sys.version_info[:2])')"
+  { [ -n "$fresh" ] || make_env "$2"; } || { note "$name: no virtual environment (Debian: python3-venv)"; return; }
+  fresh=
+  if "$2" -m zipfile -l "$wheel" | grep -q '^kvcl\.libs/'; then
+    kind=repaired
+  fi
+  if metadata "$wheel" "$2" | grep -q '^Requires-Dist: libucx' && ! timeout -k 10 300 \
+    "$env/bin/pip" download -q --timeout 20 --retries 1 -d "$tmp/found" "$wheel" >"$tmp/out" 2>&1; then
+    note "$name: libucx is not to be had from PyPI"
+    return
+  fi
+  is "$name: is installed" "$env/bin/pip" install -q --no-compile --no-index --find-links "$tmp/found" "$wheel"
+  is "$name: its parts fit together" "$env/bin/pip" check
+  # shellcheck disable=SC2016
+  is "$name: import, and the version" in_env "$env/bin/python" -c '
+import importlib.metadata, kvcl
+assert kvcl.__version__ == importlib.metadata.version("kvcl"), kvcl.__version__
+print(kvcl.build())'
+  is "$name: every module" every_module "$wheel" "$2"
+  is "$name: what needs no engine" in_env "$env/bin/python" -c '
+import kvcl.compat.mooncake, kvcl.lmcache, kvcl.sglang, kvcl.vllm'
+  is "$name: what is loaded" loads_only_its_own "$env" $kind
+  for tool in info perf replay serve top; do
+    is "$name: kvcl_$tool" eval "in_env '$env/bin/kvcl_$tool' --version | grep -F '$version'"
+  done
+  is "$name: the tool finds its library" in_env "$env/bin/kvcl_info" --topology
+  is "$name: man pages" [ -e "$env/share/man/man1/kvcl_info.1" ]
+  is "$name: pydoc" eval "in_env '$env/bin/python' -m pydoc kvcl | grep -q 'hit = store.match(keys)'"
+  is "$name: two ranks by rendezvous" two_ranks "$env"
+  if [ "${TEST_PMIX-1}" != 0 ] && command -v mpirun >/dev/null; then
+    is "$name: two ranks by PMIx" under_mpirun "$env"
+  fi
+  if command -v mypy >/dev/null; then
+    is "$name: a typed program" mypy --strict --cache-dir "$tmp/mypy" --python-executable "$env/bin/python" \
+      "$here/tests/caller.py"
+  else
+    note "$name: no mypy (Debian: mypy)"
+  fi
+}
+
+# metadata WHEEL PYTHON
+metadata() {
+  "$2" -c 'import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+print(next(wheel.read(name).decode() for name in wheel.namelist() if name.endswith(".dist-info/METADATA")))' "$1"
+}
+
+mkdir "$tmp/found"
+wheels=${TEST_WHEELS-} env=$tmp/env fresh=
+if [ -z "$wheels" ]; then
+  make_env "$PYTHON" || skip "$PYTHON makes no virtual environment (Debian: python3-venv)"
+  fresh=1
+  wheels=$(pack) || { echo "$wheels"; case $wheels in SKIP*) exit 77 ;; *) exit 1 ;; esac; }
+fi
+for each in $wheels; do
+  echo "$(stat -c %s "$each") bytes: ${each##*/}"
+  for python in ${TEST_PYTHONS:-$PYTHON}; do
+    try "$each" "$python"
+  done
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
