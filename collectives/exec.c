@@ -23,7 +23,8 @@ enum {
     STEP_ANNOUNCED = 1 << 1,
     STEP_ACTIVE    = 1 << 2,
     STEP_LANDED    = 1 << 3,
-    STEP_DONE      = 1 << 4
+    STEP_DONE      = 1 << 4,
+    STEP_HERE      = 1 << 5  /* a RECV whose bytes came with the announcement */
 };
 
 enum {
@@ -104,10 +105,12 @@ static void enable_dependents(kvcl_exec_t *exec, uint32_t index)
     }
 }
 
-/* A RECV of nothing: its peer has done its part with the announcement, and may leave before this step's turn. */
+/* A RECV of nothing, or of bytes that are here: its peer has done its part with the announcement, and may leave before
+ * this step's turn. */
 static bool is_notice(const kvcl_exec_t *exec, uint32_t index)
 {
-    return (exec->plan->steps[index].op == KVCL_STEP_RECV) && (exec->plan->steps[index].len == 0);
+    return (exec->plan->steps[index].op == KVCL_STEP_RECV) &&
+           ((exec->plan->steps[index].len == 0) || (exec->steps[index].flags & STEP_HERE));
 }
 
 static void set_done(kvcl_exec_t *exec, uint32_t index)
@@ -346,6 +349,15 @@ kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, 
         queue_push(exec, &exec->pulls, index);
     }
     return KVCL_OK;
+}
+
+void kvcl_exec_has_bytes(kvcl_exec_t *exec, uint32_t peer, uint32_t k)
+{
+    const kvcl_plan_peer_t *from  = &exec->plan->peers[kvcl_plan_find_peer(exec->plan, peer)];
+    const uint32_t          index = exec->plan->index[from->first_recv + k];
+
+    exec->steps[index].flags |= STEP_HERE;
+    --peer_of(exec, index)->open;
 }
 
 kvcl_status_t kvcl_exec_acked(kvcl_exec_t *exec, uint32_t peer, uint32_t k)

@@ -4,7 +4,8 @@
  * Bytes are PULLed. A SEND that may start becomes ANNOUNCE to its peer. A RECV that may start and
  * whose announcement is here becomes PULL; when the pull has ended the RECV is done and ACK goes to the
  * sender, whose SEND is then done. A step without bytes is a notification: its SEND is done when
- * announced, its RECV when the announcement is here, and no ACK follows.
+ * announced, its RECV when the announcement is here, and no ACK follows. Where an announcement carries its bytes, the
+ * callers may agree on no ACK: the sender calls acked() at once, the receiver has_bytes(), and drops the ACK.
  *
  *      caller                               executor
  *      message or completion arrives   ->   kvcl_exec_announced / pulled / acked / aborted
@@ -79,7 +80,7 @@ typedef struct kvcl_exec_queue {
 typedef struct kvcl_exec_peer {
     kvcl_exec_queue_t waiting; /* SENDs enabled while the peer's window was full */
     uint32_t          unacked; /* SENDs announced or about to be, not acked */
-    uint32_t          open;    /* steps not done, but for RECVs of nothing that were announced */
+    uint32_t          open;    /* steps not done, but for RECVs announced of nothing, or of bytes that are here */
     uint32_t          pulls;   /* under way */
     uint8_t           flags;   /* exec.c */
 } kvcl_exec_peer_t;
@@ -117,6 +118,8 @@ int kvcl_exec_next(kvcl_exec_t *exec, kvcl_exec_action_t *action);
  *  sentence, and the collective has failed with it, if the peer planned another collective or another length. */
 kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, uint64_t off, uint64_t len,
                                   uint32_t signature) KVCL_MUST_CHECK;
+/** After an announcement that was accepted, of some bytes: they came with it, and its sender awaits no ACK. */
+void kvcl_exec_has_bytes(kvcl_exec_t *exec, uint32_t peer, uint32_t k);
 kvcl_status_t kvcl_exec_acked(kvcl_exec_t *exec, uint32_t peer, uint32_t k) KVCL_MUST_CHECK;
 /** @param status  as received from the peer; one that is no error counts as KVCL_ERR_CANCELED. */
 kvcl_status_t kvcl_exec_aborted(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t status) KVCL_MUST_CHECK;

@@ -48,6 +48,9 @@ kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k
 {
     kvcl_msg_coll_t out = header(op->cc, op->seq, KVCL_COLL_ACK);
 
+    if ((k < KVCL_EXEC_ANNOUNCES) && (to->no_acks & (UINT32_C(1) << k))) {
+        return KVCL_OK;
+    }
     out.k = k;
     if (to->unmapped) {
         out.msg.flags |= KVCL_COLL_UNMAPPED;
@@ -62,7 +65,7 @@ static kvcl_status_t announce_eager(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kv
     kvcl_status_t status;
     kvcl_stream_t stream;
 
-    out->msg.flags |= KVCL_COLL_EAGER;
+    out->msg.flags |= KVCL_COLL_EAGER | (op->no_acks ? KVCL_COLL_NO_ACK : 0);
     op->req.ctx->stats.bytes_out += out->len;
     if (op->cache == NULL) {
         return kvcl_peer_post(to->peer, &out->msg, sizeof(*out), (const char *)op->in + out->off, out->len);
@@ -263,8 +266,12 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     if (!(in->msg.flags & KVCL_COLL_EAGER)) {
         return (len == 0) ? KVCL_OK : KVCL_ERR_PROTOCOL;
     }
-    if ((len != in->len) || (len == 0)) {
+    if ((len != in->len) || (len == 0) || ((in->msg.flags & KVCL_COLL_NO_ACK) && (in->k >= KVCL_EXEC_ANNOUNCES))) {
         return KVCL_ERR_PROTOCOL;
+    }
+    if (in->msg.flags & KVCL_COLL_NO_ACK) {
+        from->no_acks |= UINT32_C(1) << in->k;
+        kvcl_exec_has_bytes(&from->op->exec, from->rank, in->k);
     }
     return keep_chunk(from, in, data, len);
 }

@@ -139,6 +139,23 @@ static kvcl_status_t set_cache(const kvcl_coll_call_t *call, kvcl_coll_op_t *op)
     return KVCL_OK;
 }
 
+/*
+ * Do the senders of eager bytes await no ACK? No rank ends these before all have begun, so none runs ahead of another
+ * by more than the operations in flight; with so few announcements to each peer, the other rank can keep all of them
+ * (coll_early.c).
+ */
+static bool has_no_acks(const kvcl_coll_call_t *call, const kvcl_plan_t *plan)
+{
+    bool     can = (call->kind == KVCL_COLL_ALLREDUCE) || (call->kind == KVCL_COLL_ALLGATHER) ||
+               (call->kind == KVCL_COLL_ALLTOALL);
+    uint32_t i;
+
+    for (i = 0; can && (i < plan->npeers); ++i) {
+        can = (plan->peers[i].sends <= KVCL_EXEC_ANNOUNCES);
+    }
+    return can;
+}
+
 /* One allocation: the operation, its peers, the executor's memory, the slots of the steps. */
 static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan,
                           kvcl_coll_op_t **op_p)
@@ -159,6 +176,7 @@ static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kv
     op->root    = has_root(call->kind) ? (uint32_t)call->root : UINT32_MAX;
     op->to_root = (call->kind == KVCL_COLL_GATHER);
     op->plan    = plan;
+    op->no_acks = has_no_acks(call, &plan->plan);
     op->peers   = (kvcl_coll_peer_t *)(op + 1);
     for (i = 0; i < plan->plan.npeers; ++i) {
         op->peers[i].op   = op;

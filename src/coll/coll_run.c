@@ -39,6 +39,9 @@ static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
     switch (action->op) {
     case KVCL_EXEC_ANNOUNCE:
         status = kvcl_coll_announce(op, peer, action);
+        if ((status == KVCL_OK) && op->no_acks && (action->len > 0) && (action->len <= op->req.ctx->config.eager)) {
+            status = kvcl_exec_acked(&op->exec, peer->rank, action->k); /* the bytes are in the message */
+        }
         break;
     case KVCL_EXEC_PULL:
         kvcl_coll_pull(op, peer, action);

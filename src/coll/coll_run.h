@@ -72,6 +72,7 @@ typedef struct kvcl_coll_peer {
     bool               notified;  /* it has been sent the local block ids */
     uint64_t           offer;     /* its offer, from its announcements */
     uint64_t           revoked;   /* its revocation count, from its last announcement */
+    uint32_t           no_acks;   /* by k: its announcement awaits no ACK */
     bool               unmapped;  /* its stage is not mapped here */
     bool               described; /* its cache and selection are known: */
     uint32_t           cache;
@@ -109,6 +110,7 @@ struct kvcl_coll_op {
     void                    *buf;        /* to receive into; or cache and sel */
     const void              *in;         /* to send from: buf, unless the collective has two buffers */
     uint64_t                in_total;    /* bytes of in */
+    bool                    no_acks;     /* of its eager bytes */
     bool                    staged;      /* it may use the stage, and waits until no other one does */
     uint8_t                 *slot_of;    /* by step of the plan, KVCL_COLL_STAGE_NO_SLOT: none */
     void                    *work;       /* owned: buf, where it is not the caller's; its end goes to result */

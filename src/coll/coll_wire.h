@@ -7,6 +7,7 @@
  *           `cache` of the sender's stage (coll_stage.h), whose packed segment is the payload of the first such
  *           announcement in this collective to this receiver. op is the offer under which they may be pulled by
  *           message; 0 with EAGER and for announcements without bytes.
+ *           NO_ACK, with EAGER: the sender's step is done, and no ACK is sent.
  * ACK       the k-th announcement of the receiver has been pulled. UNMAPPED: not from the stage, which the sender of
  *           the ACK cannot map.
  * ABORT     status: the sender no longer reads the receiver's buffer and announces nothing more in this collective.
@@ -23,7 +24,8 @@
 enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
 
 /* msg.flags; ANSWER: an ABORT, no reply */
-enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4, KVCL_COLL_STAGED = 8, KVCL_COLL_UNMAPPED = 16 };
+enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4, KVCL_COLL_STAGED = 8, KVCL_COLL_UNMAPPED = 16,
+       KVCL_COLL_NO_ACK = 32 };
 
 typedef struct kvcl_msg_coll {
     kvcl_msg_t   msg;

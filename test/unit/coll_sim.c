@@ -32,6 +32,7 @@ typedef struct item {
     uint64_t      with;
     uint64_t      len;
     kvcl_status_t status;
+    uint8_t       *bytes; /* of an announcement that carries them, else NULL */
 } item_t;
 
 typedef enum { RANK_ASLEEP, RANK_RUNNING, RANK_ENDED, RANK_FREED, RANK_DEAD } rank_state_t;
@@ -48,6 +49,7 @@ typedef struct sim_rank {
     sim_bytes_t        out;     /* what RECVs name */
     sim_bytes_t        in;      /* what SENDs name; of one buffer the same pointers */
     uint32_t          *rounds; /* per step */
+    uint8_t           **eager; /* per step: the bytes that came with its announcement */
     uint32_t           pulls;
 } sim_rank_t;
 
@@ -65,6 +67,8 @@ typedef struct sim {
     uint64_t               fault_at;
     int                    faulted;
     int                    wrong;
+    int                    no_acks;
+    void                  *copies; /* of bytes in announcements */
 } sim_t;
 
 static char sim_text[512];
@@ -151,6 +155,18 @@ static void send_item(sim_t *sim, item_kind_t kind, uint32_t from, const kvcl_ex
                   });
 }
 
+static void announce(sim_t *sim, uint32_t r, const kvcl_exec_action_t *action, uint32_t round)
+{
+    ++sim->result->announces;
+    check_have(sim, r, action->off, action->len, "an announcement");
+    send_item(sim, ITEM_ANNOUNCE, r, action, round);
+    if (sim->no_acks && (action->len > 0) && !sim->wrong) {
+        sim->items[sim->first + sim->count - 1].bytes = sim_copy(&sim->copies, sim->ranks[r].in.bytes + action->off,
+                                                                 action->len);
+        (void)!kvcl_exec_acked(&sim->ranks[r].exec, action->peer, action->k); /* a refusal hangs the sender */
+    }
+}
+
 static void do_action(sim_t *sim, uint32_t r, const kvcl_exec_action_t *action)
 {
     sim_rank_t        *rank = &sim->ranks[r];
@@ -158,13 +174,13 @@ static void do_action(sim_t *sim, uint32_t r, const kvcl_exec_action_t *action)
 
     switch (action->op) {
     case KVCL_EXEC_ANNOUNCE:
-        ++sim->result->announces;
-        check_have(sim, r, action->off, action->len, "an announcement");
-        send_item(sim, ITEM_ANNOUNCE, r, action, (step->after == KVCL_STEP_NONE) ? 0 : rank->rounds[step->after]);
+        announce(sim, r, action, (step->after == KVCL_STEP_NONE) ? 0 : rank->rounds[step->after]);
         break;
     case KVCL_EXEC_ACK:
-        ++sim->result->acks;
-        send_item(sim, ITEM_ACK, r, action, 0);
+        if (!sim->no_acks) {
+            ++sim->result->acks;
+            send_item(sim, ITEM_ACK, r, action, 0);
+        }
         break;
     case KVCL_EXEC_ABORT:
         send_item(sim, ITEM_ABORT, r, action, 0);
@@ -226,9 +242,20 @@ static void check_barrier(sim_t *sim, uint32_t r)
 
 static kvcl_status_t feed(sim_rank_t *rank, const item_t *item)
 {
+    kvcl_status_t status;
+    uint32_t      peer;
+    int           failed;
+
     switch (item->kind) {
     case ITEM_ANNOUNCE:
-        return kvcl_exec_announced(&rank->exec, item->from, item->k, item->off, item->len, item->signature);
+        peer   = kvcl_plan_find_peer(&rank->plan, item->from);
+        failed = (rank->exec.status != KVCL_OK);
+        status = kvcl_exec_announced(&rank->exec, item->from, item->k, item->off, item->len, item->signature);
+        if ((status == KVCL_OK) && !failed && (item->bytes != NULL)) {
+            rank->eager[rank->plan.index[rank->plan.peers[peer].first_recv + item->k]] = item->bytes;
+            kvcl_exec_has_bytes(&rank->exec, item->from, item->k);
+        }
+        return status;
     case ITEM_ACK:
         return kvcl_exec_acked(&rank->exec, item->from, item->k);
     default:
@@ -326,7 +353,8 @@ static void note_announced(sim_t *sim, const item_t *item)
 static void take_bytes(sim_t *sim, const item_t *item)
 {
     sim_bytes_t   *out  = &sim->ranks[item->to].out;
-    const uint8_t *from = sim->ranks[item->from].in.bytes + item->peer_off;
+    const uint8_t *here = sim->ranks[item->to].eager[item->step];
+    const uint8_t *from = (here != NULL) ? here : (sim->ranks[item->from].in.bytes + item->peer_off);
 
     if (item->with == KVCL_PLAN_COPY) {
         memcpy(out->bytes + item->off, from, item->len);
@@ -358,10 +386,12 @@ static void end_pull(sim_t *sim, const item_t *item)
     if ((sim->params->fault == SIM_PULL_FAILS) && !sim->faulted && (sim->events >= sim->fault_at)) {
         sim->faulted = 1;
         status       = KVCL_ERR_IO;
-    } else if (sim->ranks[item->from].state == RANK_DEAD) {
+    } else if ((sim->ranks[item->from].state == RANK_DEAD) && (rank->eager[item->step] == NULL)) {
         status = KVCL_ERR_RANK_FAILED;
     } else {
-        check_have(sim, item->from, item->peer_off, item->len, "a pull");
+        if (rank->eager[item->step] == NULL) {
+            check_have(sim, item->from, item->peer_off, item->len, "a pull");
+        }
         if (!sim->wrong) {
             take_bytes(sim, item);
             sim->result->pulled_bytes += item->len;
@@ -476,8 +506,9 @@ static void check_end(sim_t *sim)
 static void open_sim(sim_t *sim)
 {
     kvcl_coll_shape_t shape;
-    uint32_t          r;
+    uint32_t          r, i;
 
+    sim->no_acks = sim->params->no_acks;
     sim->ranks = calloc(sim->params->shape.size, sizeof(*sim->ranks));
     if (sim->ranks == NULL) {
         abort();
@@ -495,11 +526,15 @@ static void open_sim(sim_t *sim)
         }
         rank->memory = malloc(kvcl_exec_bytes(&rank->plan) + 1);
         rank->rounds = calloc(rank->plan.count + 1, sizeof(*rank->rounds));
+        rank->eager  = calloc(rank->plan.count + 1, sizeof(*rank->eager));
         rank->early  = malloc((size_t)shape.size * EARLY_PER_PEER * sizeof(*rank->early));
-        if ((rank->early == NULL) || (rank->memory == NULL) || (rank->rounds == NULL)) {
+        if ((rank->early == NULL) || (rank->memory == NULL) || (rank->rounds == NULL) || (rank->eager == NULL)) {
             abort();
         }
         sim_bytes_init(sim->alg, &shape, &rank->in, &rank->out);
+        for (i = 0; i < rank->plan.npeers; ++i) {
+            sim->no_acks = sim->no_acks && (rank->plan.peers[i].sends <= KVCL_EXEC_ANNOUNCES);
+        }
         put_item(sim, &(item_t){.kind = ITEM_START, .to = r});
     }
 }
@@ -514,8 +549,10 @@ static void close_sim(sim_t *sim)
         sim_bytes_fini(&sim->ranks[r].in, &sim->ranks[r].out);
         free(sim->ranks[r].rounds);
         free(sim->ranks[r].early);
+        free(sim->ranks[r].eager);
         sim_parts_fini(&sim->ranks[r].shape);
     }
+    sim_copies_fini(&sim->copies);
     free(sim->ranks);
     free(sim->items);
 }

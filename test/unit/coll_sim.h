@@ -29,6 +29,7 @@ typedef struct sim_params {
     kvcl_coll_shape_t  shape; /* rank is ignored */
     kvcl_exec_limits_t limits;
     uint64_t           seed;
+    int                no_acks;  /* announcements carry their bytes, as in src/coll/coll_post.c (has_no_acks) */
     int                in_order; /* events in the order of their creation, not drawn */
     int                odd;      /* reduce by an operation whose result depends on each order: all ranks must agree */
     sim_fault_t        fault;

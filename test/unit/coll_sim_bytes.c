@@ -128,6 +128,30 @@ void sim_bytes_fini(sim_bytes_t *in, sim_bytes_t *out)
     free(out->have);
 }
 
+/* Copies are linked by a word in front of the bytes. */
+uint8_t *sim_copy(void **copies, const uint8_t *from, uint64_t len)
+{
+    void **copy = malloc(sizeof(*copy) + len);
+
+    if (copy == NULL) {
+        abort();
+    }
+    memcpy(copy + 1, from, len);
+    *copy   = *copies;
+    *copies = copy;
+    return (uint8_t *)(copy + 1);
+}
+
+void sim_copies_fini(void **copies)
+{
+    while (*copies != NULL) {
+        void *next = *(void **)*copies;
+
+        free(*copies);
+        *copies = next;
+    }
+}
+
 void sim_reduce(uint8_t *to, const uint8_t *a, const uint8_t *b, uint64_t len, int odd)
 {
     uint64_t i;

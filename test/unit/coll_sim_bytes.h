@@ -24,6 +24,10 @@ void sim_parts_fini(kvcl_coll_shape_t *shape);
 void sim_bytes_init(const kvcl_coll_alg_t *alg, const kvcl_coll_shape_t *shape, sim_bytes_t *in, sim_bytes_t *out);
 void sim_bytes_fini(sim_bytes_t *in, sim_bytes_t *out);
 
+/** A copy that lives until sim_copies_fini. */
+uint8_t *sim_copy(void **copies, const uint8_t *from, uint64_t len);
+void     sim_copies_fini(void **copies);
+
 /** to[i] = a[i] op b[i]; to may be a or b. */
 void sim_reduce(uint8_t *to, const uint8_t *a, const uint8_t *b, uint64_t len, int odd);
 

@@ -61,6 +61,13 @@ static int has_root(const kvcl_coll_alg_t *alg)
     return (alg->kind == KVCL_COLL_BCAST) || (alg->kind == KVCL_COLL_GATHER) || (alg->kind == KVCL_COLL_SCATTER);
 }
 
+/* What src/coll/coll_post.c sends without acknowledgements. */
+static int may_have_no_acks(const kvcl_coll_alg_t *alg)
+{
+    return (alg->kind == KVCL_COLL_ALLREDUCE) || (alg->kind == KVCL_COLL_ALLGATHER) ||
+           (alg->kind == KVCL_COLL_ALLTOALL);
+}
+
 /* The roots to try: all of a small communicator, four of a large one. */
 static uint32_t root_count(const kvcl_coll_alg_t *alg, uint32_t size)
 {
@@ -90,6 +97,7 @@ START_TEST(every_rank_ends_with_the_right_bytes)
                 sim_params_t params = make_params(size, pick_root(i, size, &rnd), lengths[l], kvcl_rand_next(&rnd));
 
                 params.in_order         = (kvcl_rand_below(&rnd, 4) == 0);
+                params.no_acks          = may_have_no_acks(alg) && (kvcl_rand_below(&rnd, 2) == 0);
                 params.limits.pulls     = (uint32_t)kvcl_rand_below(&rnd, 4);
                 params.limits.announces = (uint32_t)kvcl_rand_below(&rnd, 4);
                 must_run(alg, &params, &result);
@@ -212,6 +220,7 @@ START_TEST(all_ranks_get_the_same_bits_of_every_reduction)
             params.shape.elem       = elem;
             params.shape.chunk      = kvcl_rand_below(&rnd, 40);
             params.odd              = (int)kvcl_rand_below(&rnd, 2);
+            params.no_acks          = may_have_no_acks(alg) && (kvcl_rand_below(&rnd, 2) == 0);
             params.limits.pulls     = (uint32_t)kvcl_rand_below(&rnd, 4);
             params.limits.announces = (uint32_t)kvcl_rand_below(&rnd, 4);
             must_run(alg, &params, &result);
@@ -236,6 +245,7 @@ START_TEST(failures_end_everywhere_and_release_every_buffer)
         sim_params_t params = make_params(size, root, len, kvcl_rand_next(&rnd));
 
         params.fault            = (sim_fault_t)(1 + kvcl_rand_below(&rnd, SIM_FAULTS - 1));
+        params.no_acks          = may_have_no_acks(alg) && (kvcl_rand_below(&rnd, 2) == 0);
         params.limits.pulls     = (uint32_t)kvcl_rand_below(&rnd, 3);
         params.limits.announces = (uint32_t)kvcl_rand_below(&rnd, 3);
         must_run(alg, &params, &result);

@@ -293,6 +293,27 @@ START_TEST(a_rank_that_announced_nothing_may_leave_before_its_turn)
 }
 END_TEST
 
+START_TEST(a_rank_whose_bytes_are_here_may_leave_before_their_turn)
+{
+    uint32_t step;
+
+    kvcl_plan_recv(&plan, 1, 0, 8, KVCL_STEP_NONE);
+    step = kvcl_plan_recv(&plan, 2, 8, 8, 0);
+    start(0, 0);
+    ck_assert_int_eq(announce(2, 0, 8), KVCL_OK);
+    kvcl_exec_has_bytes(&exec, 2, 0);
+    kvcl_exec_peer_failed(&exec, 2, KVCL_ERR_RANK_FAILED);
+    ck_assert_int_eq(announce(1, 0, 8), KVCL_OK);
+    expect(KVCL_EXEC_PULL, 1, 0);
+    ck_assert_int_eq(kvcl_exec_pulled(&exec, 0, KVCL_OK), KVCL_OK);
+    expect(KVCL_EXEC_ACK, 1, 0);
+    expect(KVCL_EXEC_PULL, 2, 0);
+    ck_assert_int_eq(kvcl_exec_pulled(&exec, step, KVCL_OK), KVCL_OK);
+    expect(KVCL_EXEC_ACK, 2, 0); /* the caller drops it */
+    ck_assert_int_eq(kvcl_exec_status(&exec), KVCL_OK);
+}
+END_TEST
+
 START_TEST(an_abort_status_from_the_wire_is_never_success)
 {
     kvcl_plan_recv(&plan, 1, 0, 8, KVCL_STEP_NONE);
@@ -322,6 +343,7 @@ int main(void)
     tcase_add_test(tcase, a_buffer_is_released_when_no_peer_can_read_it);
     tcase_add_test(tcase, a_gone_rank_fails_only_the_plans_it_is_in);
     tcase_add_test(tcase, a_rank_that_announced_nothing_may_leave_before_its_turn);
+    tcase_add_test(tcase, a_rank_whose_bytes_are_here_may_leave_before_their_turn);
     tcase_add_test(tcase, an_abort_status_from_the_wire_is_never_success);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
