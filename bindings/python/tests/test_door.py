@@ -120,6 +120,6 @@ def test_a_connect_that_nobody_answers_ends_and_frees_the_gil(pair):
 
         thread = threading.Thread(target=connect)
         thread.start()
-        server.accept()  # this thread runs while the other one waits
-        thread.join(60)
+        with server.accept()[0]:  # this thread runs while the other one waits
+            thread.join(60)
         assert isinstance(errors[0], kvcl.TimedOut)
