@@ -13,6 +13,7 @@ from collections import deque
 
 from .._cache import Layout
 from .._job import Job, Memory
+from .._job_options import Option, number, options
 from .._keys import key_from_bytes
 
 MEMORY = "kvcl.vllm tier"
@@ -130,9 +131,8 @@ class TierJobs:
 
 def options_of(given: Any) -> Any:
     """The tier's options, checked."""
-    from .._job import Option, _number, options
     found = options("kvcl.vllm tier", given, {
-        "threads": Option(_number, 2, "threads that copy chunks"),
+        "threads": Option(number, 2, "threads that copy chunks"),
         "model": Option(str, "", "the name by which engines know that they run the same weights; default: vLLM's"),
     })
     if not 1 <= found.threads <= 64:
