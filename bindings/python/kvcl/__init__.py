@@ -41,7 +41,7 @@ from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadH
                       InvalidParam, IOFailed, KvclError, NoMemory, NoSpace, NotFound, NotRegistered, OutOfRange,
                       ProtocolError, RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank, Unreachable,
                       Unsupported, VersionMismatch, WaitTimeout)
-from ._keys import key_chain, key_from_bytes, key_from_string, key_root, value_key
+from ._keys import key_chain, key_from_bytes, key_from_string, key_root, keys_from_bytes, value_key, value_keys
 from ._mem import Mem, RemoteMem
 from ._query import Setting, build, colls, settings, topology, version
 from ._queue import Done, Queue
@@ -59,6 +59,7 @@ __all__ = [
     "ProtocolError", "Queue", "RankFailed", "RankState", "RecvInfo", "RemoteMem", "Request", "ReshardGroup",
     "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreClient", "StoreEvent", "StoreItem", "Tier",
     "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout", "build",
-    "colls", "key_chain", "key_from_bytes", "key_from_string", "key_root", "reshard_plan", "reshard_plan_source",
-    "settings", "topology", "value_key", "version", "wait_all", "wait_any", "wait_some",
+    "colls", "key_chain", "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes", "reshard_plan",
+    "reshard_plan_source", "settings", "topology", "value_key", "value_keys", "version", "wait_all", "wait_any",
+    "wait_some",
 ]

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
 from ._cache import Cache, Layout
 from ._context import Context
@@ -17,7 +17,7 @@ from ._errors import Busy, DeadHandle, KvclError, Shutdown, Status
 from ._comm import RankState
 from ._job_client import ClientStore
 from ._job_options import is_alone
-from ._keys import value_key
+from ._keys import value_keys
 from ._request import Request
 from ._store import Store
 
@@ -165,9 +165,9 @@ class Job:
 
     # ---- calls ----
 
-    def call(self, otherwise: T, body: Callable[[Opened], T]) -> T:
-        """body(opened), or `otherwise` without a store, or if body fails."""
-        opened = self._opened
+    def call(self, otherwise: T, body: Callable[[Opened], T], opened: Optional[Opened] = None) -> T:
+        """body(opened), or `otherwise` without a store, or if body fails. opened: that of an earlier call."""
+        opened = opened or self._opened
         if opened is None:
             return otherwise
         try:
@@ -190,8 +190,8 @@ class Job:
             else:
                 self.say(error.status, f"{error} (later failures of this kind are not logged)")
 
-    def arrived(self, opened: Opened, request: Request[Any]) -> List[bool]:
-        """Wait for a get: which blocks or values have arrived. An absent one is no failure."""
+    def arrived(self, opened: Opened, request: Request[Any], n: int) -> List[bool]:
+        """Wait for a get: which of n blocks or values have arrived. An absent one is no failure."""
         try:
             request.wait()
         except KvclError as error:
@@ -201,14 +201,14 @@ class Job:
             if any(one not in (Status.OK, Status.ERR_NOT_FOUND) for one in each):
                 self.failed(opened, error)
             return [one == Status.OK for one in each]
-        return [True] * len(request.block_status or ())
+        return [True] * n
 
     # ---- values of any length ----
 
     def get_values(self, keys: Sequence[bytes], buffers: Sequence[Any]) -> List[bool]:
         """Which values have arrived in their buffers."""
         return self.call([False] * len(keys), lambda o: self.arrived(
-            o, o.store.get_values(keys, buffers, timeout=o.timeout)))
+            o, o.store.get_values(keys, buffers, timeout=o.timeout), len(keys)))
 
     def put_values(self, keys: Sequence[bytes], values: Sequence[Any], sizes: Sequence[int],
                    replicas: int = 0) -> List[bool]:
@@ -227,12 +227,21 @@ class Job:
         opened.store.put_values(keys, values, replicas=replicas, timeout=opened.timeout).wait()
         return True
 
+    def ask_values(self, keys: Sequence[bytes]) -> Tuple[bool, Callable[[], List[bool]]]:
+        """Ask which keys name a value: whether the answer is there, and what waits for it and returns it."""
+        n, opened = len(keys), self._opened
+        both = [*keys, *value_keys(keys)]
+        asked = self.call(None, lambda o: o.store.exists_post(both, timeout=o.timeout))
+
+        def answer() -> List[bool]:
+            found = [] if asked is None else self.call([], lambda o: asked.wait(), opened)
+            return [a or b for a, b in zip(found, found[n:])] or [False] * n
+
+        return asked is None or asked.done(), answer
+
     def has_values(self, keys: Sequence[bytes]) -> List[bool]:
         """Which keys name a value."""
-        n = len(keys)
-        both = list(keys) + [value_key(key) for key in keys]
-        found = self.call([False] * (2 * n), lambda o: o.store.exists_post(both, timeout=o.timeout).wait())
-        return [found[i] or found[n + i] for i in range(n)]
+        return self.ask_values(keys)[1]()
 
     def remove_values(self, keys: Sequence[bytes]) -> bool:
         """Remove values; whether they are gone."""
@@ -247,7 +256,7 @@ class Job:
     def get_blocks(self, keys: Sequence[bytes], name: str, blocks: Sequence[int]) -> List[bool]:
         """Which blocks have arrived at their places in a memory of open()."""
         return self.call([False] * len(keys), lambda o: self.arrived(
-            o, o.store.get(keys, o.caches[name], blocks, timeout=o.timeout)))
+            o, o.store.get(keys, o.caches[name], blocks, timeout=o.timeout), len(keys)))
 
     def put_blocks(self, keys: Sequence[bytes], name: str, blocks: Sequence[int], block_bytes: int) -> List[bool]:
         """Which blocks of a memory of open() are stored."""

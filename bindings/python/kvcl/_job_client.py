@@ -18,17 +18,26 @@ _ERRORS = by_status()
 
 
 class Answer:
-    """What Job asks a Request: the result, or the status of each block."""
+    """What Job asks a Request that has completed: the status of each block."""
 
-    def __init__(self, result: Any = None, block_status: Optional[List[Status]] = None) -> None:
-        self.result, self.block_status = result, block_status
+    def __init__(self, block_status: List[Status]) -> None:
+        self.block_status = block_status
 
-    def wait(self) -> Any:
-        """The result; raises the first block's error."""
-        for status in self.block_status or ():
+    def wait(self) -> None:
+        """Raises the first block's error."""
+        for status in self.block_status:
             if status != Status.OK:
                 raise _ERRORS.get(status, KvclError)(f"a block of kvcl_serve: {status.name}")
-        return self.result
+
+
+class Later:
+    """What Job asks a Request that has not completed: a query, which runs when it is waited for."""
+
+    def __init__(self, run: Callable[[], Any]) -> None:
+        self.wait = run
+
+    def done(self) -> bool:
+        return False
 
 
 def _pieces(value: Any) -> List[memoryview]:
@@ -62,24 +71,24 @@ class ClientStore:
     # ---- blocks and keys ----
 
     def get(self, keys: Sequence[bytes], cache: Cache, blocks: Sequence[int], *, timeout: float) -> Answer:
-        return Answer(None, self._run(lambda client: client.get(keys, cache, blocks)))
+        return Answer(self._run(lambda client: client.get(keys, cache, blocks)))
 
     def put(self, keys: Sequence[bytes], cache: Cache, blocks: Sequence[int], *, timeout: float) -> Answer:
-        return Answer(None, self._run(lambda client: client.put(keys, cache, blocks)))
+        return Answer(self._run(lambda client: client.put(keys, cache, blocks)))
 
-    def match_post(self, keys: Sequence[bytes], *, timeout: float) -> Answer:
-        return Answer(self._run(lambda client: client.match(keys)))
+    def match_post(self, keys: Sequence[bytes], *, timeout: float) -> Later:
+        return Later(lambda: self._run(lambda client: client.match(keys)))
 
-    def exists_post(self, keys: Sequence[bytes], *, timeout: float) -> Answer:
-        return Answer(self._run(lambda client: client.exists(keys)))
+    def exists_post(self, keys: Sequence[bytes], *, timeout: float) -> Later:
+        return Later(lambda: self._run(lambda client: client.exists(keys)))
 
     # ---- values ----
 
     def get_values(self, keys: Sequence[bytes], buffers: Sequence[Any], *, timeout: float) -> Answer:
-        return Answer(None, self._staged(keys, [_pieces(one) for one in buffers], self._get_lot, Status.ERR_NOT_FOUND))
+        return Answer(self._staged(keys, [_pieces(one) for one in buffers], self._get_lot, Status.ERR_NOT_FOUND))
 
     def put_values(self, keys: Sequence[bytes], values: Sequence[Any], *, replicas: int = 0, timeout: float) -> Answer:
-        return Answer(None, self._staged(keys, [_pieces(one) for one in values], self._put_lot,
+        return Answer(self._staged(keys, [_pieces(one) for one in values], self._put_lot,
                                          Status.ERR_BAD_LAYOUT))
 
     def remove_values(self, keys: Sequence[bytes], *, timeout: float) -> None:

@@ -1,6 +1,6 @@
 """Keys: 32 bytes that name the content of a block. An engine's 32-byte block hash can be used unchanged."""
 
-from typing import Any, List, Union
+from typing import Any, List, Sequence, Union
 
 from . import _kvcl
 
@@ -41,10 +41,20 @@ def key_from_bytes(name: Union[str, bytes], salt: bytes = b"") -> bytes:
     return _kvcl.key_from_bytes(name, salt)
 
 
+def keys_from_bytes(names: Sequence[Union[str, bytes]], salt: bytes = b"") -> List[bytes]:
+    """key_from_bytes() of many names."""
+    return _kvcl.keys_from_bytes(names, salt)
+
+
 def value_key(key: bytes) -> bytes:
     """The key of a value's head, for a value whose length is not exactly a block's: exists(), match(), pin() and events
     identify the value by it."""
-    return _kvcl.value_key(key)
+    return _kvcl.value_keys([key])[0]
+
+
+def value_keys(keys: Sequence[bytes]) -> List[bytes]:
+    """value_key() of many keys."""
+    return _kvcl.value_keys(keys)
 
 
 def key_from_string(name: Union[str, bytes]) -> bytes:

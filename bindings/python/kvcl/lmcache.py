@@ -16,12 +16,14 @@ from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
 from ._job import Job
 from ._job_options import Option, block_is_first, number, options
-from ._keys import key_from_bytes
+from ._keys import keys_from_bytes
 
 WHO = "kvcl.lmcache"
 OPTIONS = {"threads": Option(number, 2, "threads that run LMCache's batches")}
 
-PART_BYTES = 4 << 20  # of a batch: its parts are run by several threads, each by one that copies all of it itself
+# Of a batch: its parts are run by several threads, each by one that copies all of it itself. Some more parts than
+# threads, since one of them begins later.
+PART_BYTES = 2 << 20
 
 Completion = Tuple[int, bool, str, Optional[List[bool]]]
 
@@ -33,6 +35,9 @@ class _Batch:
         self.number, self.left, self.strict = number, parts, strict  # strict: it fails if one of its keys does
         self.each: List[Optional[List[bool]]] = [None] * parts
         self.why = ""
+
+
+Tasks = queue.SimpleQueue[Optional[Tuple[_Batch, int, Callable[[], List[bool]]]]]
 
 
 def parts_of(sizes: Sequence[int]) -> List[slice]:
@@ -66,9 +71,10 @@ class Client:
         self._done: Deque[Completion] = deque()
         self._last = 0
         self._closed = False
-        self._tasks: "queue.SimpleQueue[Optional[Tuple[_Batch, int, Callable[[], List[bool]]]]]" = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._run, name=f"kvcl-lmcache-{i}", daemon=True)
-                         for i in range(found.threads)]
+        self._tasks: Tasks = queue.SimpleQueue()
+        self._questions: Tasks = queue.SimpleQueue()  # to other ranks: they wait for no copy
+        self._threads = [threading.Thread(target=self._run, args=(tasks,), name=f"kvcl-lmcache-{i}", daemon=True)
+                         for i, tasks in enumerate([self._questions] + [self._tasks] * found.threads)]
         self._first = first
         if not self._first:
             self._job.open()
@@ -90,8 +96,17 @@ class Client:
         return self._submit(self._cut(self._get, keys, views))
 
     def submit_batch_exists(self, keys: Sequence[str]) -> int:
-        """Which chunks are stored."""
-        return self._submit([lambda: self._job.has_values(self._keys(keys))])
+        """Which chunks are stored. A store that answers at once has completed it when the call returns: no thread
+        is woken, and no copy is waited for."""
+        try:
+            there, answer = self._job.ask_values(self._keys(keys))
+        except Exception:  # names that are no strings: the thread that reads them says so
+            return self._submit([lambda: self._job.has_values(self._keys(keys))])
+        if not there:
+            return self._submit([answer], tasks=self._questions)
+        batch = self._batch(1)
+        self._ended(batch, 0, answer(), "")
+        return batch.number
 
     def submit_batch_delete(self, keys: Sequence[str]) -> int:
         """Remove chunks, from all ranks."""
@@ -114,7 +129,8 @@ class Client:
             if self._closed:
                 return
             self._closed = True
-        for _ in self._threads:
+        self._questions.put(None)
+        for _ in self._threads[1:]:
             self._tasks.put(None)
         for thread in self._threads:
             thread.join(2 * self._job.options.timeout)
@@ -125,12 +141,16 @@ class Client:
 
     # ---- the threads ----
 
-    def _submit(self, parts: List[Callable[[], List[bool]]], strict: bool = False) -> int:
+    def _batch(self, parts: int, strict: bool = False) -> _Batch:
         with self._lock:
             self._last += 1
-            batch = _Batch(self._last, len(parts), strict)
+            return _Batch(self._last, parts, strict)
+
+    def _submit(self, parts: List[Callable[[], List[bool]]], strict: bool = False,
+                tasks: Optional[Tasks] = None) -> int:
+        batch = self._batch(len(parts), strict)
         for i, body in enumerate(parts):
-            self._tasks.put((batch, i, body))
+            (tasks or self._tasks).put((batch, i, body))
         return batch.number
 
     def _cut(self, body: Any, keys: Sequence[str], views: Sequence[memoryview]) -> List[Callable[[], List[bool]]]:
@@ -140,9 +160,9 @@ class Client:
             parts = [slice(0, len(keys))]
         return [partial(body, keys[part], views[part]) for part in parts]
 
-    def _run(self) -> None:
+    def _run(self, tasks: Tasks) -> None:
         while True:
-            task = self._tasks.get()
+            task = tasks.get()
             if task is None:
                 return
             batch, i, body = task
@@ -170,7 +190,7 @@ class Client:
                     os.eventfd_write(self._fd, 1)
 
     def _keys(self, keys: Sequence[str]) -> List[bytes]:
-        return [key_from_bytes(key, self._salt) for key in keys]
+        return keys_from_bytes(keys, self._salt)
 
     def _get(self, keys: Sequence[str], views: Sequence[memoryview]) -> List[bool]:
         return self._job.get_values(self._keys(keys), views)

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from ._cache import Layout
 from ._job import Job, Memory
 from ._job_options import options
-from ._keys import key_from_bytes
+from ._keys import keys_from_bytes
 
 try:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
@@ -181,7 +181,7 @@ class Storage(HiCacheStorage):
                         pool.size // pool.page_size, base)
 
     def _keys(self, keys: Sequence[str], prefix: str = "") -> List[bytes]:
-        return [key_from_bytes(f"{prefix}{key}{self._suffix}", self._salt) for key in keys]
+        return keys_from_bytes([f"{prefix}{key}{self._suffix}" for key in keys], self._salt)
 
     def _ids(self, keys: Sequence[str], host_indices: Any) -> List[int]:
         return [int(slot) // self._page_tokens for slot in host_indices[::self._page_tokens].tolist()[:len(keys)]]

@@ -254,6 +254,38 @@ def test_lmcache_runs_a_large_batch_in_parts(monkeypatch):
     engine.client.close()
 
 
+def test_lmcache_a_lookup_has_completed_when_the_store_is_this_process(monkeypatch):
+    """No thread is woken for it, so it waits for no copy."""
+    engine = Engine(pool="1M", block=BLOCK)
+    assert engine("set", names(1), [memoryview(bytes(BLOCK))])[0]
+    hold, posted = threading.Event(), []
+    monkeypatch.setattr(engine.client._job, "get_values", lambda keys, views: hold.wait(60) and [False])
+    for _ in engine.client._threads:  # all of them copy
+        posted.append(engine.client.submit_batch_get(names(1), [memoryview(bytearray(BLOCK))]))
+    number = engine.client.submit_batch_exists(names(2))
+    assert engine.client.drain_completions() == [(number, True, "", [True, False])]
+    hold.set()
+    engine.client.close()
+
+
+def test_lmcache_a_lookup_of_other_ranks_waits_for_no_copy(monkeypatch):
+    """One that is not answered at once is waited for by a thread of its own."""
+    engine = Engine(pool="1M", block=BLOCK)
+    hold, answer = threading.Event(), threading.Event()
+    monkeypatch.setattr(engine.client._job, "get_values", lambda keys, views: hold.wait(60) and [False])
+    monkeypatch.setattr(engine.client._job, "ask_values", lambda keys: (False, lambda: answer.wait(60) and [True]))
+    for _ in engine.client._threads:
+        engine.client.submit_batch_get(names(1), [memoryview(bytearray(BLOCK))])
+    number = engine.client.submit_batch_exists(names(1))
+    assert engine.client.drain_completions() == []
+    answer.set()
+    ready = select.poll()
+    ready.register(engine.client.event_fd(), select.POLLIN)
+    assert ready.poll(60000) and engine.client.drain_completions() == [(number, True, "", [True])]
+    hold.set()
+    engine.client.close()
+
+
 def test_lmcache_a_put_into_a_full_store_fails_and_a_get_does_not(lines):
     engine = Engine(pool=f"{2 * BLOCK}", block=BLOCK, timeout=1)
     value = memoryview(bytearray(os.urandom(BLOCK)))

@@ -25,8 +25,15 @@ def test_a_key_out_of_bytes_is_theirs_or_hashed():
     assert kvcl.key_from_bytes(hashed) == hashed
     assert len(kvcl.key_from_bytes(hashed + b"abcd")) == 32 and kvcl.key_from_bytes(hashed, b"salt") != hashed
     assert kvcl.key_from_bytes("name") == kvcl.key_from_bytes(b"name") != kvcl.key_from_bytes("name", b"salt")
-    assert kvcl.value_key(hashed) != hashed
+    names = [hashed, b"name", "name", "", "n\u00e4me"]
+    for salt in (b"", b"salt"):
+        assert kvcl.keys_from_bytes(names, salt) == [kvcl.key_from_bytes(name, salt) for name in names]
+    keys = kvcl.keys_from_bytes(names)
+    assert kvcl.value_keys(keys) == kvcl.value_keys(b"".join(keys)) == [kvcl.value_key(key) for key in keys]
+    assert kvcl.value_key(hashed) != hashed and kvcl.keys_from_bytes([]) == kvcl.value_keys([]) == []
     for call in (lambda: kvcl.key_from_bytes(None), lambda: kvcl.key_from_bytes(b"x", None),
+                 lambda: kvcl.keys_from_bytes(["x", 7]), lambda: kvcl.keys_from_bytes(None),
+                 lambda: kvcl.keys_from_bytes(["x"], None), lambda: kvcl.value_keys([hashed, b"short"]),
                  lambda: kvcl.value_key(b"short"), lambda: kvcl.value_key([])):
         with pytest.raises((TypeError, ValueError)):
             call()

@@ -178,13 +178,82 @@ static PyObject *k_bytes(PyObject *module, PyObject *args)
     return key_bytes(&key);
 }
 
+static PyObject *key_list(const kvcl_key_t *keys, size_t n)
+{
+    PyObject *list = PyList_New((Py_ssize_t)n), *one;
+    size_t   i;
+
+    for (i = 0; (list != NULL) && (i < n); ++i) {
+        one = key_bytes(&keys[i]);
+        if (one == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SetItem(list, (Py_ssize_t)i, one);
+        }
+    }
+    return list;
+}
+
+/* keys_from_bytes(names, salt): a list. One call for a batch: the calls cost more than the hashes. */
+static PyObject *k_bytes_all(PyObject *module, PyObject *args)
+{
+    PyObject   *names, *seq, *list = NULL;
+    Py_ssize_t salt_len, n, i;
+    const char *salt;
+    kvcl_key_t *keys;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Oy#:keys_from_bytes", &names, &salt, &salt_len) ||
+        ((seq = PySequence_Tuple(names)) == NULL)) {
+        return NULL;
+    }
+    n    = PyTuple_Size(seq);
+    keys = malloc(((size_t)n + 1) * sizeof(*keys));
+    if (keys == NULL) {
+        PyErr_NoMemory();
+    }
+    for (i = 0; (keys != NULL) && (i < n); ++i) {
+        const char *name;
+        Py_ssize_t len;
+        if (!PyArg_Parse(PyTuple_GetItem(seq, i), "s#", &name, &len)) { /* a str as UTF-8, or bytes */
+            break;
+        }
+        kvcl_key_from_bytes(salt, (size_t)salt_len, name, (size_t)len, &keys[i]);
+    }
+    if ((keys != NULL) && (i == n)) {
+        list = key_list(keys, (size_t)n);
+    }
+    free(keys);
+    Py_DECREF(seq);
+    return list;
+}
+
+/* value_keys(keys): a list */
+static PyObject *k_values(PyObject *module, PyObject *arg)
+{
+    PyObject   *list;
+    kvcl_key_t *keys;
+    size_t     n, i;
+
+    (void)module;
+    if (kvpy_keys(arg, &keys, &n) != 0) {
+        return NULL;
+    }
+    for (i = 0; i < n; ++i) {
+        kvcl_store_value_key(&keys[i], &keys[i]);
+    }
+    list = key_list(keys, n);
+    free(keys);
+    return list;
+}
+
 /* key_chain(parent, tokens, tokens per block, first block) */
 static PyObject *k_chain(PyObject *module, PyObject *args)
 {
     PyObject      *parent_arg, *tokens_arg, *per_arg, *first_arg, *list = NULL;
     kvcl_key_t    *parent = NULL, *keys = NULL;
     uint32_t      *tokens = NULL;
-    size_t        n_parents, n_tokens, n = 0, i;
+    size_t        n_parents, n_tokens, n = 0;
     uint64_t      per, first;
     kvcl_status_t status;
 
@@ -206,15 +275,7 @@ static PyObject *k_chain(PyObject *module, PyObject *args)
             Py_BEGIN_ALLOW_THREADS
             status = kvcl_key_chain(parent, first, tokens, n_tokens, (size_t)per, keys, n, &n);
             Py_END_ALLOW_THREADS
-            list = (status == KVCL_OK) ? PyList_New((Py_ssize_t)n) : kvpy_raise(status, NULL);
-        }
-    }
-    for (i = 0; (list != NULL) && (i < n); ++i) {
-        PyObject *key = key_bytes(&keys[i]);
-        if (key == NULL) {
-            Py_CLEAR(list);
-        } else {
-            PyList_SetItem(list, (Py_ssize_t)i, key);
+            list = (status == KVCL_OK) ? key_list(keys, n) : kvpy_raise(status, NULL);
         }
     }
     free(keys);
@@ -302,7 +363,8 @@ PyMethodDef kvpy_query_methods[] = {
     {"key_root", k_root, METH_VARARGS, "key_root(salt, model)"},
     {"key_from_string", k_string, METH_VARARGS, "key_from_string(name)"},
     {"key_from_bytes", k_bytes, METH_VARARGS, "key_from_bytes(name, salt)"},
-    {"value_key", kvpy_store_value_key, METH_O, "value_key(key)"},
+    {"keys_from_bytes", k_bytes_all, METH_VARARGS, "keys_from_bytes(names, salt)"},
+    {"value_keys", k_values, METH_O, "value_keys(keys)"},
     {"key_chain", k_chain, METH_VARARGS, "key_chain(parent, tokens, tokens_per_block, first_block)"},
     {"layout_info", l_info, METH_O, "(block bytes, bases, bytes behind each base)"},
     {"layout_describe", l_describe, METH_O, "One line."},

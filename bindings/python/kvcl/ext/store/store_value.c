@@ -133,27 +133,6 @@ static PyObject *store_upsert_values(PyObject *self, PyObject *args)
     return move(self, args, UPSERT, "store upsert_values");
 }
 
-PyObject *kvpy_store_value_key(PyObject *module, PyObject *arg)
-{
-    PyObject   *bytes;
-    kvcl_key_t *keys, head;
-    size_t     n;
-
-    (void)module;
-    if (kvpy_keys(arg, &keys, &n) != 0) {
-        return NULL;
-    }
-    if (n != 1) {
-        free(keys);
-        PyErr_SetString(PyExc_ValueError, "one key is needed");
-        return NULL;
-    }
-    kvcl_store_value_key(keys, &head);
-    bytes = PyBytes_FromStringAndSize((const char *)head.bytes, sizeof(head.bytes));
-    free(keys);
-    return bytes;
-}
-
 PyMethodDef kvpy_store_value_methods[] = {
     {"_get_values", store_get_values, METH_VARARGS, "_get_values(request, keys, values, timeout)"},
     {"_put_values", store_put_values, METH_VARARGS,
