@@ -211,8 +211,9 @@ class Job:
             o, o.store.get_values(keys, buffers, timeout=o.timeout), len(keys)))
 
     def put_values(self, keys: Sequence[bytes], values: Sequence[Any], sizes: Sequence[int],
-                   replicas: int = 0) -> List[bool]:
-        """Which values are stored. sizes: their bytes. replicas: copies; 0: as many as the store makes."""
+                   replicas: int = 0, replace: bool = False) -> List[bool]:
+        """Which values are stored. sizes: their bytes. replicas: copies; 0: as many as the store makes. replace: those
+        that are there are replaced."""
         done: List[bool] = []
         while len(done) < len(keys):
             first, end, total = len(done), len(done), 0
@@ -220,11 +221,13 @@ class Job:
                 total += sizes[end]
                 end += 1
             lot = slice(first, end)
-            done += [self.call(False, lambda o: self._put(o, keys[lot], values[lot], replicas))] * (end - first)
+            done += [self.call(False, lambda o: self._put(o, keys[lot], values[lot], replicas, replace))] * (end - first)
         return done
 
-    def _put(self, opened: Opened, keys: Sequence[bytes], values: Sequence[Any], replicas: int) -> bool:
-        opened.store.put_values(keys, values, replicas=replicas, timeout=opened.timeout).wait()
+    def _put(self, opened: Opened, keys: Sequence[bytes], values: Sequence[Any], replicas: int,
+             replace: bool = False) -> bool:
+        put = opened.store.upsert_values if replace else opened.store.put_values
+        put(keys, values, replicas=replicas, timeout=opened.timeout).wait()
         return True
 
     def ask_values(self, keys: Sequence[bytes]) -> Tuple[bool, Callable[[], List[bool]]]:

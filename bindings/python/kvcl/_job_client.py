@@ -91,6 +91,11 @@ class ClientStore:
         return Answer(self._staged(keys, [_pieces(one) for one in values], self._put_lot,
                                          Status.ERR_BAD_LAYOUT))
 
+    def upsert_values(self, keys: Sequence[bytes], values: Sequence[Any], *, replicas: int = 0,
+                      timeout: float) -> Answer:
+        self.remove_values(keys, timeout=timeout)
+        return self.put_values(keys, values, replicas=replicas, timeout=timeout)
+
     def remove_values(self, keys: Sequence[bytes], *, timeout: float) -> None:
         self._run(lambda client: client.remove(keys))
 

@@ -95,7 +95,7 @@ def test_a_batch_larger_than_a_lot_is_put_in_several(monkeypatch):
     keys = [kvcl.key_from_string(str(i)) for i in range(5)]
     lots = []
     put = job._put
-    monkeypatch.setattr(job, "_put", lambda o, k, v, r: lots.append(len(k)) or put(o, k, v, r))
+    monkeypatch.setattr(job, "_put", lambda o, k, v, *more: lots.append(len(k)) or put(o, k, v, *more))
     assert job.put_values(keys, [bytes(BLOCK)] * 5, [BLOCK] * 5) == [True] * 5
     assert lots == [2, 2, 1]
     job.close()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kvcl.compat import mooncake
+from kvcl.compat import _tensors, mooncake
 from kvcl.compat.mooncake import MooncakeDistributedStore, ReplicateConfig
 
 
@@ -55,9 +55,75 @@ def test_registered_buffers(store):
     assert store.get_into("a", base, 4096) == -600
 
 
+def test_upserts_replace_and_puts_do_not(store):
+    a, b = os.urandom(4096), os.urandom(4096)
+    assert store.put("a", a) == 0 and store.put("a", b) == 0 and store.get("a") == a
+    assert store.upsert("a", b) == 0 and store.get("a") == b
+    assert store.upsert_parts("a", a[:10], b[10:]) == 0 and store.get("a") == a[:10] + b[10:]
+    assert store.upsert_batch(["a", "n"], [a, b"new"]) == 0 and store.get_batch(["a", "n"]) == [a, b"new"]
+    assert store.upsert_batch(["a"], []) == -600
+    memory = (ctypes.c_ubyte * 4096)(*b)
+    base = ctypes.addressof(memory)
+    assert store.upsert_from("a", base, 4096) == -600
+    assert store.register_buffer(base, 4096) == 0 and store.upsert_from("a", base, 4096) == 0 and store.get("a") == b
+    assert store.batch_remove(["a", "n", "x"]) == [0, 0, -704]
+
+
+def test_buffers_and_ranges_of_values(store):
+    value = os.urandom(5000)
+    assert store.put_batch(["a", "e"], [value, b""]) == 0
+    whole, none, empty = store.batch_get_buffer(["a", "x", "e"])
+    assert none is None and store.get_buffer("x") is None
+    assert bytes(whole) == value and whole.size() == 5000 and ctypes.string_at(whole.ptr(), 5000) == value
+    assert empty.size() == 0 and memoryview(whole)[:3] == value[:3]
+    memory = (ctypes.c_ubyte * 100)()
+    base = ctypes.addressof(memory)
+    assert store.register_buffer(base, 100) == 0
+    got = store.get_into_ranges([base, base + 50], [["a", "x"], ["a"]], [[[0, 20], [8]], [[0, 49, 0, -1]]],
+                                [[[1, 30], [2]], [[4990, 0, 4999, 0]]], [[[4, 3], [5]], [[10, 2, 2, 1]]])
+    assert got == [[[4, 3], [-704]], [[10, -600, -600, -600]]]
+    assert bytes(memory[:4]) == value[1:5] and bytes(memory[20:23]) == value[30:33]
+    assert bytes(memory[50:60]) == value[4990:] and bytes(memory[60:]) == bytes(40)
+    assert store.get_into_ranges([base], [["a"]], [[[0]]], [[[0, 1]]], [[[]]]) == [[[-600, -600]]]
+
+
+def test_a_config_that_contradicts_itself_is_refused(store):
+    config = ReplicateConfig()
+    assert config.soft_pin_ttl_ms is None and "replica_num=1" in str(config)
+    for wrong in (-1, 1 << 64, "1"):
+        with pytest.raises(TypeError, match="soft_pin_ttl_ms"):
+            config.soft_pin_ttl_ms = wrong
+    config.soft_pin_ttl_ms = 1000
+    assert store.put("a", b"a", config) == -600
+    config.soft_pin_action = mooncake.SoftPinAction.ENABLE
+    assert store.put("a", b"a", config) == 0
+    assert MooncakeDistributedStore().setup("h", "", "50%") == -600
+    other = MooncakeDistributedStore()
+    assert other.setup("h", "", "1 MB", "1MB") == 0 and other.put("a", b"a") == 0
+    other.close()
+
+
+def test_the_header_of_a_tensor():
+    """The calls with tensors run in the engines' tests, with Mooncake's own."""
+    sizes = {"float32": 4, "bool": 1, "bfloat16": 2}.get
+    for dtype, shape, size in (("float32", (3, 5), 60), ("bool", (), 1), ("bfloat16", (2, 0, 3), 0)):
+        head = _tensors.head_of(dtype, shape)
+        assert len(head) == 128 and _tensors.head_read(head + bytes(size), 128 + size, sizes) == (dtype, shape)
+        for wrong in (127, 128 + size + 1):
+            assert _tensors.head_read(head + bytes(size + 1), wrong, sizes) is None
+    good = _tensors.head_of("float32", (2,)) + bytes(8)
+    for at, value in ((0, 7), (8, 99), (12, 99), (23, 0x80)):
+        bad = bytearray(good)
+        bad[at] = value
+        assert _tensors.head_read(bad, len(bad), lambda dtype: 4) is None
+    for dtype, shape in (("complex64", (1,)), ("float32", (1,) * 15)):
+        with pytest.raises(ValueError, match="dimensions"):
+            _tensors.head_of(dtype, shape)
+
+
 def test_what_is_missing_raises_with_its_name(store):
-    with pytest.raises(AttributeError, match="put_tensor"):
-        store.put_tensor
+    with pytest.raises(AttributeError, match="create_copy_task"):
+        store.create_copy_task
     assert not hasattr(store, "remove_by_regex")
     config = ReplicateConfig()
     config.with_hard_pin = True

@@ -1,4 +1,4 @@
-"""MooncakeDistributedStore's calls over KVCL's store, for programs written for mooncake.store.
+"""Mooncake's calls over KVCL's store, for programs written for mooncake.store.
 
     from kvcl.compat.mooncake import MooncakeDistributedStore, ReplicateConfig
 
@@ -12,6 +12,7 @@ replaces a value of another length; soft pins are not kept.
 """
 
 import ctypes
+import enum
 import json
 import os
 import sys
@@ -19,35 +20,75 @@ import types
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .._job import Job
-from .._job_options import block_is_first, options
-from .._keys import key_from_bytes
+from .._job_options import block_is_first, bytes_of, options
+from .._keys import keys_from_bytes
+from ._tensors import FAILED, INVALID, NOT_FOUND, OK, Tensors
 
 WHO = "kvcl.compat.mooncake"
-OK, FAILED, INVALID, NOT_FOUND = 0, -1, -600, -704
+
+
+class SoftPinAction(enum.Enum):
+    PRESERVE = 0
+    ENABLE = 1
+    DISABLE = 2
 
 
 class ReplicateConfig:
-    """How a value is kept. replica_num: its copies."""
+    """How a value is kept. replica_num: its copies. The others are checked, and have no effect."""
 
     def __init__(self) -> None:
         self.replica_num = 1
+        self.nof_replica_num = 0
+        self.dfs_replica_num = 0
         self.with_soft_pin = False
         self.with_hard_pin = False
+        self.soft_pin_action = SoftPinAction.PRESERVE
         self.preferred_segment = ""
         self.preferred_segments: List[str] = []
+        self.preferred_nof_segments: List[str] = []
         self.prefer_alloc_in_same_node = False
+        self.data_type: Any = None
+        self.group_ids: Any = None
+        self._soft_pin_ttl_ms: Optional[int] = None
+
+    @property
+    def soft_pin_ttl_ms(self) -> Optional[int]:
+        return self._soft_pin_ttl_ms
+
+    @soft_pin_ttl_ms.setter
+    def soft_pin_ttl_ms(self, ms: Optional[int]) -> None:
+        if ms is not None and not (isinstance(ms, int) and 0 <= ms < 1 << 64):
+            raise TypeError(f"soft_pin_ttl_ms is {ms!r}: milliseconds, or None")
+        self._soft_pin_ttl_ms = ms
+
+    def __str__(self) -> str:
+        return f"ReplicateConfig(replica_num={self.replica_num}, soft_pin_action={self.soft_pin_action.name})"
 
 
 def _replicas(config: Optional[ReplicateConfig]) -> int:
+    """The copies that are asked for; -1: a config that contradicts itself."""
     if config is None:
         return 0
     if config.with_hard_pin:
         raise NotImplementedError(f"{WHO}: ReplicateConfig.with_hard_pin")
+    if config.soft_pin_ttl_ms is not None and config.soft_pin_action != SoftPinAction.ENABLE:
+        return -1
     return config.replica_num
 
 
-class MooncakeDistributedStore:
-    """The calls of Mooncake's class for bytes and buffers."""
+class BufferHandle(bytearray):
+    """A value's bytes, with Mooncake's calls."""
+
+    def size(self) -> int:
+        return len(self)
+
+    def ptr(self) -> int:
+        """Their address, which is good as long as the handle is."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self)) if self else 0
+
+
+class MooncakeDistributedStore(Tensors):
+    """The calls of Mooncake's class for bytes, buffers and tensors."""
 
     def __init__(self) -> None:
         self._job: Optional[Job] = None
@@ -61,16 +102,21 @@ class MooncakeDistributedStore:
 
     # ---- the store ----
 
-    def setup(self, local_hostname: Any = "localhost", metadata_server: str = "", global_segment_size: int = 16 << 20,
-              local_buffer_size: int = 16 << 20, protocol: str = "tcp", rdma_devices: str = "",
+    def setup(self, local_hostname: Any = "localhost", metadata_server: str = "", global_segment_size: Any = 16 << 20,
+              local_buffer_size: Any = 16 << 20, protocol: str = "tcp", rdma_devices: str = "",
               master_server_addr: str = "", *unused: Any, **unused_too: Any) -> int:
-        """Open the store. 0, also if it opens later; ValueError: MOONCAKE_KVCL has a wrong option."""
+        """Open the store. 0, also if it opens later; negative: a size that is none; ValueError: MOONCAKE_KVCL has a
+        wrong option."""
         if isinstance(local_hostname, dict):
             return self.setup(**local_hostname)
         self.close()
         given = json.loads(os.environ.get("MOONCAKE_KVCL", "{}"))
+        try:
+            pool, _ = bytes_of(global_segment_size), bytes_of(local_buffer_size)
+        except ValueError:
+            return INVALID
         if "store" not in given:
-            given.setdefault("pool", int(global_segment_size))
+            given.setdefault("pool", pool)
         found = options(f"{WHO}: MOONCAKE_KVCL", given)
         self._host = str(local_hostname)
         self._salt = found.salt.encode()
@@ -111,20 +157,41 @@ class MooncakeDistributedStore:
             return INVALID
         return min(self._put(keys, [[memoryview(value).cast("B")] for value in values], config), default=OK)
 
+    def upsert(self, key: str, value: Any, config: Optional[ReplicateConfig] = None) -> int:
+        """Put a value in place of the one that is there."""
+        return self.upsert_batch([key], [value], config)
+
+    def upsert_parts(self, key: str, *parts: Any, config: Optional[ReplicateConfig] = None) -> int:
+        return self._put([key], [[memoryview(part).cast("B") for part in parts]], config, True)[0]
+
+    def upsert_batch(self, keys: Sequence[str], values: Sequence[Any],
+                     config: Optional[ReplicateConfig] = None) -> int:
+        if len(keys) != len(values):
+            return INVALID
+        return min(self._put(keys, [[memoryview(value).cast("B")] for value in values], config, True), default=OK)
+
     def get(self, key: str) -> bytes:
         """A value's bytes; b"" if it is absent."""
         return self.get_batch([key])[0]
 
     def get_batch(self, keys: Sequence[str]) -> List[bytes]:
         """The bytes of each value; b"" where it is absent."""
+        return [b"" if one is None else bytes(one) for one in self.batch_get_buffer(keys)]
+
+    def get_buffer(self, key: str) -> Optional[BufferHandle]:
+        """A value; None: it is absent."""
+        return self.batch_get_buffer([key])[0]
+
+    def batch_get_buffer(self, keys: Sequence[str]) -> List[Optional[BufferHandle]]:
+        """The values; None where one is absent."""
         sizes = self._sizes(keys)
         found = [i for i, size in enumerate(sizes) if size >= 0]
-        buffers = [bytearray(sizes[i]) for i in found]
-        out = [b""] * len(keys)
+        buffers = [BufferHandle(sizes[i]) for i in found]
+        out: List[Optional[BufferHandle]] = [None] * len(keys)
         if found and self._job is not None:
-            arrived = self._job.get_values([self._key(keys[i]) for i in found], buffers)
+            arrived = self._job.get_values(self._keys([keys[i] for i in found]), buffers)
             for i, buffer, ok in zip(found, buffers, arrived):
-                out[i] = bytes(buffer) if ok else b""
+                out[i] = buffer if ok else None
         return out
 
     # ---- registered buffers ----
@@ -156,6 +223,14 @@ class MooncakeDistributedStore:
         views = self._views(keys, all_buffer_ptrs, all_sizes)
         return [INVALID] * len(keys) if views is None else self._put(keys, views, config)
 
+    def upsert_from(self, key: str, buffer_ptr: int, size: int, config: Optional[ReplicateConfig] = None) -> int:
+        return self.batch_upsert_from([key], [buffer_ptr], [size], config)[0]
+
+    def batch_upsert_from(self, keys: Sequence[str], buffer_ptrs: Sequence[int], sizes: Sequence[int],
+                          config: Optional[ReplicateConfig] = None) -> List[int]:
+        views = self._views(keys, [[one] for one in buffer_ptrs], [[one] for one in sizes])
+        return [INVALID] * len(keys) if views is None else self._put(keys, views, config, True)
+
     def get_into(self, key: str, buffer_ptr: int, size: int) -> int:
         """Get a value into at least as much memory; its bytes, or an error."""
         return self.batch_get_into([key], [buffer_ptr], [size])[0]
@@ -175,16 +250,42 @@ class MooncakeDistributedStore:
         if self._job is None:
             return [FAILED] * len(keys)
         out = [room if ok else NOT_FOUND
-               for room, ok in zip(rooms, self._job.get_values([self._key(key) for key in keys], views))]
+               for room, ok in zip(rooms, self._job.get_values(self._keys(keys), views))]
         left = [i for i, one in enumerate(out) if one < 0]  # absent, or shorter than the memory
         sizes = self._sizes([keys[i] for i in left])
         short = [(i, size) for i, size in zip(left, sizes) if 0 <= size < rooms[i]]
         for i, size in zip(left, sizes):
             out[i] = INVALID if size > rooms[i] else NOT_FOUND
-        arrived = self._job.get_values([self._key(keys[i]) for i, _ in short],
+        arrived = self._job.get_values(self._keys([keys[i] for i, _ in short]),
                                        [_cut(views[i], size) for i, size in short]) if short else []
         for (i, size), ok in zip(short, arrived):
             out[i] = size if ok else NOT_FOUND
+        return out
+
+    def get_into_ranges(self, buffer_ptrs: Sequence[int], all_keys: Sequence[Sequence[str]],
+                        all_dst_offsets: Sequence[Sequence[Sequence[int]]],
+                        all_src_offsets: Sequence[Sequence[Sequence[int]]],
+                        all_sizes: Sequence[Sequence[Sequence[int]]]) -> List[List[List[int]]]:
+        """Copy ranges of values into registered buffers: for each buffer and key, bytes or an error of each range. Each
+        value is got whole, once."""
+        names = sorted({key for keys in all_keys for key in keys})
+        values = dict(zip(names, self.batch_get_buffer(names)))
+        return [[self._ranges_of(ptr, values[key], *ranges) for key, *ranges in zip(*of_buffer)]
+                for ptr, *of_buffer in zip(buffer_ptrs, all_keys, all_dst_offsets, all_src_offsets, all_sizes)]
+
+    def _ranges_of(self, ptr: int, value: Optional[BufferHandle], to: Sequence[int], at: Sequence[int],
+                   sizes: Sequence[int]) -> List[int]:
+        if not len(to) == len(at) == len(sizes):
+            return [INVALID] * max(len(to), len(at), len(sizes))
+        out = []
+        for there, here, size in zip(to, at, sizes):
+            if value is None:
+                out.append(NOT_FOUND)
+            elif min(there, here, size) < 0 or here + size > len(value) or not self._known(ptr + there, size):
+                out.append(INVALID)
+            else:
+                ctypes.memmove(ptr + there, bytes(memoryview(value)[here:here + size]), size)
+                out.append(size)
         return out
 
     # ---- keys ----
@@ -197,7 +298,7 @@ class MooncakeDistributedStore:
         """is_exist() of each key."""
         if self._job is None:
             return [FAILED] * len(keys)
-        return [int(one) for one in self._job.has_values([self._key(key) for key in keys])]
+        return [int(one) for one in self._job.has_values(self._keys(keys))]
 
     def get_size(self, key: str) -> int:
         """A value's bytes, or an error."""
@@ -207,9 +308,12 @@ class MooncakeDistributedStore:
         """Remove a value. 0, or an error; force has no meaning here."""
         if self._job is None:
             return FAILED
-        if not self._job.has_values([self._key(key)])[0]:
+        if not self._job.has_values(self._keys([key]))[0]:
             return NOT_FOUND
-        return OK if self._job.remove_values([self._key(key)]) else FAILED
+        return OK if self._job.remove_values(self._keys([key])) else FAILED
+
+    def batch_remove(self, keys: Sequence[str], force: bool = False) -> List[int]:
+        return [self.remove(key, force) for key in keys]
 
     def remove_all(self, force: bool = False) -> int:
         """Remove all values of the store, those of other programs too; the number of blocks removed."""
@@ -219,18 +323,18 @@ class MooncakeDistributedStore:
 
     # ---- inside ----
 
-    def _key(self, key: str) -> bytes:
-        return key_from_bytes(f"mooncake/{key}", self._salt)
+    def _keys(self, keys: Sequence[str]) -> List[bytes]:
+        return keys_from_bytes([f"mooncake/{key}" for key in keys], self._salt)
 
-    def _put(self, keys: Sequence[str], values: Sequence[Sequence[memoryview]],
-             config: Optional[ReplicateConfig]) -> List[int]:
+    def _put(self, keys: Sequence[str], values: Sequence[Sequence[memoryview]], config: Optional[ReplicateConfig],
+             replace: bool = False) -> List[int]:
         replicas = _replicas(config)
-        if self._job is None:
-            return [FAILED] * len(keys)
+        if self._job is None or replicas < 0:
+            return [FAILED if self._job is None else INVALID] * len(keys)
         sizes = [sum(one.nbytes for one in value) for value in values]
         if self._first and sizes:
             self._job.open(block=max(max(sizes), 4096))
-        done = self._job.put_values([self._key(key) for key in keys], values, sizes, replicas)
+        done = self._job.put_values(self._keys(keys), values, sizes, replicas, replace)
         return [OK if one else FAILED for one in done]
 
     def _sizes(self, keys: Sequence[str]) -> List[int]:
@@ -238,7 +342,7 @@ class MooncakeDistributedStore:
         if self._job is None:
             return [FAILED] * len(keys)
         found: Sequence[Optional[int]] = self._job.call(
-            [None] * len(keys), lambda o: o.store.value_sizes([self._key(key) for key in keys], timeout=o.timeout))
+            [None] * len(keys), lambda o: o.store.value_sizes(self._keys(keys), timeout=o.timeout))
         return [NOT_FOUND if size is None else size for size in found]
 
     def _views(self, keys: Sequence[str], all_ptrs: Sequence[Sequence[int]],
