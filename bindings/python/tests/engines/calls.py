@@ -1,0 +1,115 @@
+"""The calls between LMCache or SGLang and kvcl, read in the installed sources, beside those in calls.golden: a version
+with another contract is noticed by name, before it fails in a serving process.
+
+calls.py GOLDEN FOLDER...: FOLDERs are site-packages. --write GOLDEN: write what is found. Needs no package of theirs.
+"""
+
+import argparse
+import ast
+import os
+import sys
+
+# (module, what holds the backend): the calls on it.
+CALLS = [
+    ("lmcache", "lmcache/v1/distributed/l2_adapters/native_connector_l2_adapter.py", ("_client", "native_client")),
+    ("sglang", "sglang/srt/managers/cache_controller.py", ("storage_backend",)),
+]
+# Functions that the other side must have as they are: (module, file, class, names or None: all).
+METHODS = [
+    ("lmcache", "lmcache/v1/distributed/l2_adapters/native_plugin_l2_adapter.py", "NativePluginL2AdapterConfig",
+     ("__init__",)),
+    ("sglang", "sglang/srt/mem_cache/hicache_storage.py", "HiCacheStorage", None),
+    ("sglang", "sglang/srt/mem_cache/hicache_storage.py", "HiCacheStorageConfig", None),
+    ("sglang", "sglang/srt/mem_cache/hicache_storage.py", "PoolTransfer", None),
+    ("sglang", "sglang/srt/mem_cache/hicache_storage.py", "PoolTransferResult", None),
+    ("sglang", "sglang/srt/mem_cache/pool_host/mha.py", "MHATokenToKVPoolHost", ("get_page_buffer_meta",)),
+    ("sglang", "sglang/srt/mem_cache/pool_host/mla.py", "MLATokenToKVPoolHost", ("get_page_buffer_meta",)),
+]
+
+
+def name_of(node):
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+
+
+def calls_in(tree, holders):
+    """Each call of a method of a holder: its arguments as they are written, and names asked for by getattr()."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        func = node.func
+        if isinstance(func, ast.Attribute) and name_of(func.value) in holders:
+            given = [str(i) for i in range(len(node.args))] + [f"{one.arg}=" for one in node.keywords]
+            yield f"{func.attr}({', '.join(given)})"
+        elif name_of(func) in ("getattr", "hasattr") and name_of(node.args[0]) in holders and \
+                isinstance(node.args[1], ast.Constant):
+            yield f"{name_of(func)} {node.args[1].value}"
+
+
+def methods_in(tree, name, wanted):
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.ClassDef) and node.name == name):
+            continue
+        for one in node.body:
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and (wanted is None or one.name in wanted):
+                names = [arg.arg for arg in one.args.posonlyargs + one.args.args + one.args.kwonlyargs]
+                yield f"{name}.{one.name}({', '.join(arg for arg in names if arg != 'self')})"
+            elif isinstance(one, ast.AnnAssign) and wanted is None:
+                yield f"{name}.{one.target.id}"
+
+
+def read(folders, file):
+    for folder in folders:
+        path = os.path.join(folder, file)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as source:
+                return ast.parse(source.read())
+    return None
+
+
+def found_in(folders):
+    """({package: lines}, packages that are not there)"""
+    out, absent = {}, set()
+    for package, file, *more in CALLS + METHODS:
+        if read(folders, f"{package}/__init__.py") is None:
+            absent.add(package)
+            continue
+        tree = read(folders, file)
+        if tree is None:
+            lines = {f"{package}: there is no {file}"}
+        elif len(more) == 1:
+            lines = {f"{package}: calls {one}" for one in calls_in(tree, more[0])}
+        else:
+            lines = {f"{package}: has {one}" for one in methods_in(tree, *more)}
+        out.setdefault(package, set()).update(lines)
+    return out, absent
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("golden")
+    parser.add_argument("folders", nargs="+")
+    args = parser.parse_args()
+    found, absent = found_in(args.folders)
+    if args.write:
+        with open(args.golden, "w", encoding="ascii") as file:
+            file.write("".join(f"{one}\n" for lines in found.values() for one in sorted(lines)))
+        return 0
+    with open(args.golden, encoding="ascii") as file:
+        golden = set(file.read().splitlines())
+    failed = 0
+    for package, lines in found.items():
+        known = {one for one in golden if one.startswith(f"{package}: ")}
+        for what, names in (("no longer", known - lines), ("new", lines - known)):
+            for one in sorted(names):
+                failed += 1
+                print(f"FAIL {what}: {one}")
+        if known == lines:
+            print(f"ok   the calls of {package} are as they were: {len(lines)}")
+    for package in sorted(absent):
+        print(f"SKIP: there is no {package}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
