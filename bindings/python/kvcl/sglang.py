@@ -15,6 +15,7 @@ from ._cache import Layout
 from ._job import Job, Memory
 from ._job_options import options
 from ._keys import keys_from_bytes
+from ._sglang_pools import Pools, is_shared
 
 try:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
@@ -53,15 +54,15 @@ def pages_of(name: str, first: Sequence[int], second: Sequence[int], sizes: Sequ
     return Pages(sum(sizes), shape, layout)
 
 
-def suffix_of(config: Any, shape: str) -> str:
+def suffix_of(config: Any, shape: str, shared: bool = True) -> str:
     """What a page's key has in addition to SGLang's hash of its tokens: everything else that decides its bytes.
 
-    All tensor-parallel ranks of an MLA model have the same pages, and one of them stores them for all.
+    shared: all tensor-parallel ranks of an MLA model have the same pages, and one of them stores them for all.
     """
     def get(name: str, default: Any) -> Any:
         return getattr(config, name, default)
 
-    tp = "all" if get("is_mla_model", False) else f"{get('tp_rank', 0)}.{get('tp_size', 1)}"
+    tp = "all" if shared and get("is_mla_model", False) else f"{get('tp_rank', 0)}.{get('tp_size', 1)}"
     return (f"/sglang/{get('model_name', None) or ''}/tp{tp}/pp{get('pp_rank', 0)}.{get('pp_size', 1)}"
             f"/cp{get('attn_cp_rank', 0)}.{get('attn_cp_size', 1)}/dcp{get('dcp_rank', 0)}.{get('dcp_size', 1)}"
             f"/{shape}")
@@ -80,7 +81,7 @@ def _view(address: int, size: int) -> memoryview:
     return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
 
 
-class Storage(HiCacheStorage):
+class Storage(Pools, HiCacheStorage):
     """SGLang's interface of a storage backend.
 
     A page that is absent, or a store that is, is a miss; a page that was not stored is False. No call raises once the
@@ -99,6 +100,8 @@ class Storage(HiCacheStorage):
         self._job = Job(WHO, found)
         self._pages: Optional[Pages] = None
         self._page_tokens = 1
+        self._logical = False  # the first pool has indices alone, and the others have all bytes
+        self._others = {}
 
     # ---- SGLang's calls ----
 
@@ -107,6 +110,9 @@ class Storage(HiCacheStorage):
         self.mem_pool_host = pool = mem_pool_host
         self._page_tokens = getattr(pool, "logical_page_size", pool.page_size)
         memory: List[Memory] = []
+        self._logical = getattr(pool, "kv_buffer", 0) is None
+        if self._logical:
+            return
         try:
             self._pages = self._read(pool)
             self._suffix = suffix_of(self._config, self._pages.shape)
@@ -180,6 +186,13 @@ class Storage(HiCacheStorage):
         return pages_of(f"{pool.layout}/{pool.dtype}/{_kv_cache_dtype()}", pointers[:n], pointers[n:], sizes[:n],
                         pool.size // pool.page_size, base)
 
+    def _pool_keys(self, name: str, keys: Sequence[str]) -> List[bytes]:
+        """Of a pool of v2. Pages of another length are other values, so a key need not name the sizes of its pieces."""
+        pool = self._others.get(name)
+        shape = f"{name}/{getattr(pool, 'layout', '')}/{getattr(pool, 'dtype', '')}/{_kv_cache_dtype()}"
+        suffix = suffix_of(self._config, shape, is_shared(name))
+        return keys_from_bytes([f"{key}{suffix}" for key in keys], self._salt)
+
     def _keys(self, keys: Sequence[str], prefix: str = "") -> List[bytes]:
         return keys_from_bytes([f"{prefix}{key}{self._suffix}" for key in keys], self._salt)
 
@@ -187,7 +200,13 @@ class Storage(HiCacheStorage):
         return [int(slot) // self._page_tokens for slot in host_indices[::self._page_tokens].tolist()[:len(keys)]]
 
     def _pieces(self, host_indices: Any) -> List[List[memoryview]]:
-        pointers, sizes = self.mem_pool_host.get_page_buffer_meta(host_indices)
+        return self._views(self.mem_pool_host, host_indices, len(host_indices) // self._page_tokens)
+
+    def _views(self, pool: Any, host_indices: Any, pages: int) -> List[List[memoryview]]:
+        """The pieces of each page, as buffers."""
+        pointers, sizes = pool.get_page_buffer_meta(host_indices)
+        if pages == 0 or len(pointers) % pages != 0:
+            raise ValueError(f"{len(pointers)} pieces of {pages} pages")
         views = [_view(pointer, size) for pointer, size in zip(pointers, sizes)]
-        n = len(views) * self._page_tokens // len(host_indices)
+        n = len(views) // pages
         return [views[i:i + n] for i in range(0, len(views), n)]

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 import kvcl
-from kvcl import _job, _job_options, lmcache, sglang
+from kvcl import _job, _job_options, _sglang_pools, lmcache, sglang
 from kvcl._job_options import options
 
 BLOCK = 4096
@@ -474,6 +474,88 @@ def test_sglang_single_pages():
     out = memoryview(bytearray(1000))
     assert storage.get("a", out) is out and bytes(out) == bytes(value)
     assert storage.batch_get(["a"], None) == [None] and not storage.batch_set(["a"], [None])
+    storage.close()
+
+
+class States:
+    """A pool of v2: one slot a page, of two pieces."""
+
+    def __init__(self, slots=8):
+        self.page_size, self.layout, self.dtype = 1, "page_first", "f32"
+        self.memory = Memory(os.urandom(slots * 300))
+
+    def get_page_buffer_meta(self, indices):
+        base = self.memory.data_ptr()
+        return [base + slot * 300 + at for slot in indices for at in (0, 100)], [100, 200] * len(indices)
+
+    def slot(self, i):
+        return bytes(self.memory[i * 300:(i + 1) * 300])
+
+
+def transfer(name, keys, indices=None, policy="all_pages"):
+    return SimpleNamespace(name=name, keys=keys, host_indices=None if indices is None else Indices(indices),
+                           hit_policy=policy)
+
+
+def test_sglang_which_lengths_a_pool_restores():
+    def lengths(policy, window, present):
+        hit, good = _sglang_pools.restorable(policy, window, [one == "x" for one in present])
+        return hit, sorted(good)
+
+    assert lengths("all_pages", 9, "xx.x") == (2, [1, 2]) and lengths("all_pages", 1, "") == (0, [])
+    assert lengths("trailing_pages", 1, "x..x") == (4, [1, 4])
+    assert lengths("trailing_pages", 2, "xx.xx") == (5, [1, 2, 5])
+    assert lengths("trailing_pages", 2, ".xx.") == (3, [3]) and lengths("trailing_pages", 3, "....") == (0, [])
+
+
+def test_sglang_pools_of_version_2():
+    pool, states = Pool("page_first"), States()
+    storage = sglang.Storage(config(), {})
+    storage.register_mem_pool_host(pool)
+    storage.register_mem_host_pool_v2(pool, "kv")
+    storage.register_mem_host_pool_v2(states, "mamba")
+    storage.on_host_pools_registered()
+    keys = [f"{i:064x}" for i in range(4)]
+    assert storage.batch_set_v1(keys[:3], slots(0, 1, 2)) == [True] * 3
+    tail = transfer("mamba", keys[1:3], [4, 5], "trailing_pages")
+    assert storage.batch_set_v2([tail]) == {"mamba": [True, True]}
+    was = [states.slot(i) for i in range(8)]
+    found = storage.batch_exists_v2(keys, [transfer("mamba", keys[1:3], None, "trailing_pages")])
+    assert (found.kv_hit_pages, found.extra_pool_hit_pages, found.restorable_prefix_pages) == (
+        3, {"kv": 3, "mamba": 3}, [3])
+    found = storage.batch_exists_v2(keys, [transfer("mamba", keys[2:3], None, "trailing_pages"),
+                                           transfer("swa", keys, None, "all_pages")])
+    assert (found.kv_hit_pages, found.extra_pool_hit_pages) == (0, {"kv": 3, "mamba": 3})
+    assert storage.batch_exists_v2(keys, [transfer("swa", keys, None, "block_groups")]).kv_hit_pages == 3
+    assert storage.batch_exists_v2(keys[3:]).kv_hit_pages == 0 and storage.batch_exists_v2(keys).kv_hit_pages == 3
+    before = [pool.page(0), pool.page(1)]
+    got = storage.batch_get_v2([transfer("mamba", keys[1:], [0, 1, 2]), transfer("kv", keys[:2], slots(3, 4)),
+                                transfer("none", keys[:1], [0])])
+    assert got == {"mamba": [True, True, False], "kv": [True, True], "none": [False]}
+    assert [states.slot(i) for i in (0, 1)] == was[4:6] and [states.slot(i) for i in range(3, 8)] == was[3:]
+    assert [pool.page(3), pool.page(4)] == before
+    storage.close()
+    assert storage.batch_get_v2([tail]) == {"mamba": [False, False]}
+
+
+def test_sglang_a_pool_of_indices_alone():
+    """All bytes are in the pools of v2, and the first page that is stored gives the size of a block."""
+    states = States()
+    storage = sglang.Storage(config(is_mla_model=True, tp_size=2), {})
+    storage.register_mem_pool_host(SimpleNamespace(kv_buffer=None, page_size=TOKENS))
+    storage.register_mem_host_pool_v2(states, "deepseek_v4_c4")
+    storage.on_host_pools_registered()
+    keys = [f"{i:064x}" for i in range(3)]
+    assert storage.batch_exists_v2(keys, [transfer("deepseek_v4_c4", keys)]).kv_hit_pages == 0
+    assert storage.batch_set_v2([transfer("deepseek_v4_c4", keys[:2], [0, 1])]) == {"deepseek_v4_c4": [True, True]}
+    assert storage.batch_exists_v2(keys, [transfer("deepseek_v4_c4", keys)]).kv_hit_pages == 2
+    was = states.slot(1)
+    assert storage.batch_get_v2([transfer("deepseek_v4_c4", keys[1:2], [7])]) == {"deepseek_v4_c4": [True]}
+    assert states.slot(7) == was
+    mine = storage._pool_keys("deepseek_v4_c4", keys), storage._pool_keys("mamba", keys)
+    storage._config = config(is_mla_model=True, tp_size=2, tp_rank=1)
+    assert storage._pool_keys("deepseek_v4_c4", keys) == mine[0]  # the same on all ranks, and states are not
+    assert storage._pool_keys("mamba", keys) != mine[1]
     storage.close()
 
 

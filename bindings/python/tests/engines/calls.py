@@ -13,6 +13,7 @@ import sys
 CALLS = [
     ("lmcache", "lmcache/v1/distributed/l2_adapters/native_connector_l2_adapter.py", ("_client", "native_client")),
     ("sglang", "sglang/srt/managers/cache_controller.py", ("storage_backend",)),
+    ("sglang", "sglang/srt/mem_cache/hybrid_cache/hybrid_cache_controller.py", ("storage_backend",)),
 ]
 # Functions that the other side must have as they are: (module, file, class, names or None: all).
 METHODS = [
