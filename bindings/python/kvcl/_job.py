@@ -221,7 +221,8 @@ class Job:
                 total += sizes[end]
                 end += 1
             lot = slice(first, end)
-            done += [self.call(False, lambda o: self._put(o, keys[lot], values[lot], replicas, replace))] * (end - first)
+            stored = self.call(False, lambda o: self._put(o, keys[lot], values[lot], replicas, replace))
+            done += [stored] * (end - first)
         return done
 
     def _put(self, opened: Opened, keys: Sequence[bytes], values: Sequence[Any], replicas: int,

@@ -69,6 +69,7 @@ def _tensor(value: Any, size: int) -> Any:
 
 
 def tp_key(key: str, rank: int) -> str:
+    """The key of a rank's shard."""
     return f"{key}_tp_{rank}"
 
 
@@ -93,9 +94,11 @@ class Tensors:
         return out
 
     def put_tensor(self, key: str, tensor: Any) -> int:
+        """Put a tensor. 0, or an error."""
         return self._put_tensors([key], [tensor])[0]
 
     def batch_put_tensor(self, keys: Sequence[str], tensors_list: Sequence[Any]) -> List[int]:
+        """put_tensor() of each key."""
         return self._put_tensors(keys, tensors_list)
 
     def pub_tensor(self, key: str, tensor: Any, config: Any = None) -> int:
@@ -103,19 +106,24 @@ class Tensors:
         return self._put_tensors([key], [tensor], config)[0]
 
     def batch_pub_tensor(self, keys: Sequence[str], tensors_list: Sequence[Any], config: Any = None) -> List[int]:
+        """pub_tensor() of each key."""
         return self._put_tensors(keys, tensors_list, config)
 
     def upsert_tensor(self, key: str, tensor: Any) -> int:
+        """Put a tensor in place of the value that is there."""
         return self._put_tensors([key], [tensor], None, True)[0]
 
     def batch_upsert_tensor(self, keys: Sequence[str], tensors_list: Sequence[Any]) -> List[int]:
+        """upsert_tensor() of each key."""
         return self._put_tensors(keys, tensors_list, None, True)
 
     def upsert_pub_tensor(self, key: str, tensor: Any, config: Any = None) -> int:
+        """upsert_tensor() with a ReplicateConfig."""
         return self._put_tensors([key], [tensor], config, True)[0]
 
     def batch_upsert_pub_tensor(self, keys: Sequence[str], tensors_list: Sequence[Any],
                                 config: Any = None) -> List[int]:
+        """upsert_pub_tensor() of each key."""
         return self._put_tensors(keys, tensors_list, config, True)
 
     def get_tensor(self, key: str) -> Any:
@@ -123,6 +131,7 @@ class Tensors:
         return self.batch_get_tensor([key])[0]
 
     def batch_get_tensor(self: Any, keys: Sequence[str]) -> List[Any]:
+        """get_tensor() of each key."""
         return [None if one is None else _tensor(one, len(one)) for one in self.batch_get_buffer(keys)]
 
     # ---- split for tensor parallelism ----
@@ -154,14 +163,17 @@ class Tensors:
 
     def batch_put_tensor_with_tp(self, base_keys: Sequence[str], tensors_list: Sequence[Any], tp_rank: int = 0,
                                  tp_size: int = 1, split_dim: int = 0) -> List[int]:
+        """put_tensor_with_tp() of each key."""
         return self._put_split(base_keys, tensors_list, tp_size, split_dim)
 
     def pub_tensor_with_tp(self, key: str, tensor: Any, config: Any = None, tp_rank: int = 0, tp_size: int = 1,
                            split_dim: int = 0) -> int:
+        """put_tensor_with_tp() with a ReplicateConfig."""
         return self._put_split([key], [tensor], tp_size, split_dim, config)[0]
 
     def batch_pub_tensor_with_tp(self, base_keys: Sequence[str], tensors_list: Sequence[Any], config: Any = None,
                                  tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> List[int]:
+        """pub_tensor_with_tp() of each key."""
         return self._put_split(base_keys, tensors_list, tp_size, split_dim, config)
 
     def get_tensor_with_tp(self, key: str, tp_rank: int = 0, tp_size: int = 1, split_dim: int = 0) -> Any:
@@ -169,6 +181,7 @@ class Tensors:
         return self.batch_get_tensor_with_tp([key], tp_rank, tp_size)[0]
 
     def batch_get_tensor_with_tp(self, base_keys: Sequence[str], tp_rank: int = 0, tp_size: int = 1) -> List[Any]:
+        """This rank's shard of each key."""
         return self.batch_get_tensor(_names(base_keys, tp_rank, tp_size))
 
     # ---- registered buffers, which hold the header too ----
@@ -180,6 +193,7 @@ class Tensors:
 
     def batch_get_tensor_into(self: Any, keys: Sequence[str], buffer_ptrs: Sequence[int],
                               sizes: Sequence[int]) -> List[Any]:
+        """get_tensor_into() of each key."""
         if not len(keys) == len(buffer_ptrs) == len(sizes):
             return [INVALID] * len(keys)
         each = self.batch_get_into(keys, buffer_ptrs, sizes)
@@ -188,10 +202,12 @@ class Tensors:
 
     def get_tensor_with_tp_into(self, key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1,
                                 split_dim: int = 0) -> Any:
+        """get_tensor_into() of this rank's shard."""
         return self.get_tensor_into(_names([key], tp_rank, tp_size)[0], buffer_ptr, size)
 
     def batch_get_tensor_with_tp_into(self, base_keys: Sequence[str], buffer_ptrs: Sequence[int],
                                       sizes: Sequence[int], tp_rank: int = 0, tp_size: int = 1) -> List[Any]:
+        """get_tensor_with_tp_into() of each key."""
         return self.batch_get_tensor_into(_names(base_keys, tp_rank, tp_size), buffer_ptrs, sizes)
 
     def put_tensor_from(self, key: str, buffer_ptr: int, size: int) -> int:
@@ -200,6 +216,7 @@ class Tensors:
 
     def batch_put_tensor_from(self: Any, keys: Sequence[str], buffer_ptrs: Sequence[int],
                               sizes: Sequence[int]) -> List[int]:
+        """put_tensor_from() of each key."""
         if not len(keys) == len(buffer_ptrs) == len(sizes) or not all(map(self._known, buffer_ptrs, sizes)):
             return [INVALID] * len(keys)
         if any(head_read((ctypes.c_ubyte * n).from_address(ptr), n, _itemsize) is None
@@ -209,11 +226,13 @@ class Tensors:
 
     def put_tensor_with_tp_from(self: Any, key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1,
                                 split_dim: int = 0) -> int:
+        """put_tensor_with_tp() of the tensor that a registered buffer holds."""
         return self.batch_put_tensor_with_tp_from([key], [buffer_ptr], [size], tp_rank, tp_size, split_dim)[0]
 
     def batch_put_tensor_with_tp_from(self: Any, base_keys: Sequence[str], buffer_ptrs: Sequence[int],
                                       sizes: Sequence[int], tp_rank: int = 0, tp_size: int = 1,
                                       split_dim: int = 0) -> List[int]:
+        """put_tensor_with_tp_from() of each key."""
         if not len(base_keys) == len(buffer_ptrs) == len(sizes) or not all(map(self._known, buffer_ptrs, sizes)):
             return [INVALID] * len(base_keys)
         whole = [_tensor((ctypes.c_ubyte * n).from_address(ptr), n) for ptr, n in zip(buffer_ptrs, sizes)]

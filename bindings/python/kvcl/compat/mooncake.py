@@ -53,6 +53,7 @@ class ReplicateConfig:
 
     @property
     def soft_pin_ttl_ms(self) -> Optional[int]:
+        """Milliseconds; only with soft_pin_action ENABLE."""
         return self._soft_pin_ttl_ms
 
     @soft_pin_ttl_ms.setter
@@ -80,6 +81,7 @@ class BufferHandle(bytearray):
     """A value's bytes, with Mooncake's calls."""
 
     def size(self) -> int:
+        """The number of bytes."""
         return len(self)
 
     def ptr(self) -> int:
@@ -162,10 +164,12 @@ class MooncakeDistributedStore(Tensors):
         return self.upsert_batch([key], [value], config)
 
     def upsert_parts(self, key: str, *parts: Any, config: Optional[ReplicateConfig] = None) -> int:
+        """upsert() of one value, whose parts follow each other."""
         return self._put([key], [[memoryview(part).cast("B") for part in parts]], config, True)[0]
 
     def upsert_batch(self, keys: Sequence[str], values: Sequence[Any],
                      config: Optional[ReplicateConfig] = None) -> int:
+        """upsert() of several values: 0, or the worst error."""
         if len(keys) != len(values):
             return INVALID
         return min(self._put(keys, [[memoryview(value).cast("B")] for value in values], config, True), default=OK)
@@ -224,10 +228,12 @@ class MooncakeDistributedStore(Tensors):
         return [INVALID] * len(keys) if views is None else self._put(keys, views, config)
 
     def upsert_from(self, key: str, buffer_ptr: int, size: int, config: Optional[ReplicateConfig] = None) -> int:
+        """upsert() out of a registered buffer."""
         return self.batch_upsert_from([key], [buffer_ptr], [size], config)[0]
 
     def batch_upsert_from(self, keys: Sequence[str], buffer_ptrs: Sequence[int], sizes: Sequence[int],
                           config: Optional[ReplicateConfig] = None) -> List[int]:
+        """upsert_from() of each key."""
         views = self._views(keys, [[one] for one in buffer_ptrs], [[one] for one in sizes])
         return [INVALID] * len(keys) if views is None else self._put(keys, views, config, True)
 
@@ -313,6 +319,7 @@ class MooncakeDistributedStore(Tensors):
         return OK if self._job.remove_values(self._keys([key])) else FAILED
 
     def batch_remove(self, keys: Sequence[str], force: bool = False) -> List[int]:
+        """remove() of each key."""
         return [self.remove(key, force) for key in keys]
 
     def remove_all(self, force: bool = False) -> int:
