@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kvcl.compat import _tensors, mooncake
+from kvcl.compat import _tensors, mooncake, mooncake_engine
 from kvcl.compat.mooncake import MooncakeDistributedStore, ReplicateConfig
 
 
@@ -147,8 +147,12 @@ def test_without_a_store_calls_return_errors(monkeypatch):
 def test_install_answers_for_mooncake_store(monkeypatch):
     monkeypatch.delitem(sys.modules, "mooncake", raising=False)
     monkeypatch.delitem(sys.modules, "mooncake.store", raising=False)
+    monkeypatch.delitem(sys.modules, "mooncake.engine", raising=False)
     mooncake.install()
+    from mooncake.engine import TransferEngine
+    assert TransferEngine is mooncake_engine.TransferEngine
     from mooncake.store import MooncakeDistributedStore as found
     assert found is MooncakeDistributedStore
     monkeypatch.delitem(sys.modules, "mooncake")
     monkeypatch.delitem(sys.modules, "mooncake.store")
+    monkeypatch.delitem(sys.modules, "mooncake.engine")

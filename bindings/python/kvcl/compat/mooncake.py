@@ -379,7 +379,10 @@ def _cut(views: Sequence[memoryview], size: int) -> List[memoryview]:
 
 
 def install() -> None:
-    """Make `from mooncake.store import MooncakeDistributedStore` give the class of this module, in this process."""
+    """Make `from mooncake.store import MooncakeDistributedStore` give the class of this module, in this process, and
+    `from mooncake.engine import TransferEngine` that of kvcl.compat.mooncake_engine."""
+    from . import mooncake_engine
     package: Any = sys.modules.get("mooncake") or types.ModuleType("mooncake")
-    package.store = sys.modules[__name__]
+    package.store, package.engine = sys.modules[__name__], mooncake_engine
     sys.modules["mooncake"], sys.modules["mooncake.store"] = package, sys.modules[__name__]
+    sys.modules["mooncake.engine"] = mooncake_engine  # type: ignore[assignment]

@@ -4,13 +4,16 @@ kvcache-ai/Mooncake. Its tests are unchanged; those that do not apply are named 
 
 import importlib.util
 import os
+import runpy
+import subprocess
 import sys
 import types
 import unittest
 
 from kvcl.compat import mooncake
 
-FILES = ["test_distributed_object_store.py", "test_put_get_tensor.py"]
+ENGINE = "transfer_engine_initiator_test.py"  # between two processes: the other one runs transfer_engine_target.py
+FILES = ["test_distributed_object_store.py", "test_put_get_tensor.py", ENGINE]
 
 # A part of a test's id, and why it does not apply.
 OTHER = {
@@ -28,7 +31,21 @@ def tests_of(suite):
             yield one
 
 
+def target(wheel):
+    """The process that the tests of TransferEngine read and write; it listens when this returns."""
+    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--target", wheel], stdout=subprocess.PIPE,
+                               text=True)
+    for line in process.stdout:
+        if "ready" in line:
+            return process
+    raise RuntimeError("Mooncake's target has not started")
+
+
 def main():
+    if sys.argv[1] == "--target":
+        mooncake.install()
+        sys.stdout.reconfigure(line_buffering=True)
+        return runpy.run_path(os.path.join(sys.argv[2], "tests/transfer_engine_target.py"))
     os.environ.setdefault("MOONCAKE_KVCL", '{"pool": "960M", "block": "64K", "connect": 300, "timeout": 60}')
     os.environ["DEFAULT_KV_LEASE_TTL"] = "0"  # milliseconds: KVCL's store has no leases to wait for
     mooncake.install()
@@ -48,9 +65,13 @@ def main():
                 suite.addTest(test)
             else:
                 apart[why] = apart.get(why, 0) + 1
+    other = target(wheel) if ENGINE in (sys.argv[2:] or FILES) else None
     for why, n in apart.items():
         print(f"{n} do not apply: {why}")
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
+    if other is not None:
+        other.kill()
+        other.wait()
     bad = len(result.failures) + len(result.errors)
     print(f"{result.testsRun - bad - len(result.skipped)} passed, {bad} failed, {len(result.skipped)} skipped")
     return 1 if bad else 0
