@@ -281,6 +281,7 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *c
     }
     pthread_mutex_init(&ctx->boot_lock, NULL);
     kvcl_map_init(&ctx->peers.by_uuid);
+    kvcl_list_init(&ctx->peers.ended);
     kvcl_map_init(&ctx->comm_ids);
     kvcl_list_init(&ctx->comms);
     status = kvcl_engine_init(ctx);

@@ -58,7 +58,7 @@ static unsigned poll_rooms(kvcl_context_h ctx, uint64_t now)
             n += kvcl_rooms[i]->work(ctx, ctx->rooms[i]) ? 1 : 0;
         }
     }
-    return n + expire(ctx, now);
+    return n + kvcl_peers_poll(ctx, now) + expire(ctx, now);
 }
 
 unsigned kvcl_engine_poll_once(kvcl_context_h ctx, uint64_t now)

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 #include "core/peer.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "wire/address.h"
@@ -20,6 +21,7 @@
 #include <string.h>
 
 enum { KVCL_PEERS_MAX = 1 << 20 };
+#define ENDED_NS (2 * KVCL_NS_PER_SEC) /* time for the last reply, as to BYE, to be read */
 
 static uint64_t uuid_key(const uint8_t uuid[16])
 {
@@ -189,8 +191,10 @@ static void end_peer(kvcl_peer_t *peer, kvcl_status_t status)
     if (peer->state == KVCL_PEER_FAILED) {
         return;
     }
-    peer->state = KVCL_PEER_FAILED;
-    peer->why   = status;
+    peer->state    = KVCL_PEER_FAILED;
+    peer->why      = status;
+    peer->ended_ns = kvcl_now_ns();
+    kvcl_list_add_tail(&ctx->peers.ended, &peer->ended_link);
     kvcl_links->over(peer);
     atomic_store_explicit(&peer->direct, NULL, memory_order_release);
     wake_waiters(peer, status);
@@ -287,6 +291,27 @@ void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg)
         kvcl_log_debug("%s has left", peer->name);
         end_peer(peer, KVCL_ERR_RANK_FAILED);
     }
+}
+
+/* Nobody reads what is sent to a peer that has ended, not even keep-alive messages: they would fill its queue in shared
+ * memory while its process lives, and a transport with messages that wait cannot sleep. */
+unsigned kvcl_peers_poll(kvcl_context_h ctx, uint64_t now_ns)
+{
+    kvcl_peer_t *peer;
+    unsigned    n = 0;
+
+    kvcl_assert_locked(ctx);
+    while (!kvcl_list_is_empty(&ctx->peers.ended)) {
+        peer = kvcl_list_head(&ctx->peers.ended, kvcl_peer_t, ended_link);
+        if (now_ns < peer->ended_ns + ENDED_NS) {
+            break;
+        }
+        kvcl_list_del(&peer->ended_link);
+        kvcl_peer_drop_ep(peer);
+        kvcl_peer_close_kept(peer, NULL);
+        ++n;
+    }
+    return n;
 }
 
 void kvcl_peers_close(kvcl_context_h ctx)

@@ -60,6 +60,8 @@ typedef struct kvcl_peer {
     uint64_t               next_token;        /* CONNECTING: out_token once the peer has accepted the PROOF; 0: none */
     struct kvcl_relink     *relink;           /* link/link.c: the link was lost; NULL: it was not */
     uint64_t               sessions_ns;       /* link/link.c: bounds how often a session begins */
+    kvcl_list_t            ended_link;        /* FAILED: in ctx->peers.ended until its endpoints are closed */
+    uint64_t               ended_ns;          /* FAILED: since when */
     uint64_t               proven;            /* kvcl_hs_nonce_order() of the last accepted PROOF; 0: none */
     uint8_t                *address;          /* packed; NULL until known */
     size_t                 address_len;
@@ -99,6 +101,7 @@ typedef struct kvcl_peers {
     kvcl_peer_t        **v;
     uint32_t           count, capacity;
     kvcl_map_t         by_uuid;
+    kvcl_list_t        ended;     /* failed peers whose endpoints are still open, in the order of their failures */
     kvcl_peer_t        *bundled;  /* list of the peers with messages that wait */
     bool               bundling;  /* posted messages wait */
     struct kvcl_bundle *spares;
@@ -212,6 +215,7 @@ void kvcl_peer_ep_failed(void *ctx, kvcl_xport_ep_t *ep, kvcl_status_t status);
 void kvcl_peers_goodbye(struct kvcl_context *ctx); /* lock held: BYE to all */
 bool kvcl_peers_parted(struct kvcl_context *ctx);  /* lock held: all that have not failed have answered it */
 void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg);
+unsigned kvcl_peers_poll(struct kvcl_context *ctx, uint64_t now_ns); /* lock held: close endpoints of failed peers */
 void kvcl_peers_close(struct kvcl_context *ctx);   /* lock held: close endpoints */
 void kvcl_peers_fini(struct kvcl_context *ctx);
 

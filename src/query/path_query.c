@@ -105,6 +105,10 @@ static void print_path(const kvcl_rcache_t *page, char *buf, size_t cap)
     const char               *why = NULL;
     char                     transport[128];
 
+    if (peer->ep == NULL) {
+        snprintf(buf, cap, "no connection");
+        return;
+    }
     peer->ops->ep_describe(peer->ep, transport, sizeof(transport));
     if (path == KVCL_MEM_PATH_SERVED) { /* over TCP nothing else is possible */
         why = peer->ep->sockets ? kvcl_peer_why_no_port(peer) : page->why_served;

@@ -80,6 +80,8 @@ START_TEST(tokens_of_an_earlier_session_are_void)
     proof.session = 2;
     sign(&scene, &proof);
     refused(&scene, &proof, scene.address, scene.address_len, KVCL_ERR_UNREACHABLE, false); /* it has left */
+    ck_assert_ptr_nonnull(peer->ep);
+    SCENE_UNTIL(&scene, peer->ep == NULL); /* nothing more is sent to it */
     scene_close(&scene);
 }
 END_TEST
