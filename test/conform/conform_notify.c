@@ -147,7 +147,7 @@ static void count_one(void *arg, kvcl_status_t status)
 static void many_at_once(cf_t *cf)
 {
     cf_mem_t           mem  = cf_mem(cf, BYTES, false, KVCL_READ_WRITE);
-    char               *big = malloc(KVCL_NOTIFY_MAX), *got = malloc(KVCL_NOTIFY_MAX), buf[64];
+    char               *big = malloc(KVCL_NOTIFY_MAX), *got = malloc(KVCL_NOTIFY_MAX), buf[ROUNDS][8];
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_recv_info_t   info   = KVCL_RECV_INFO_INIT;
     _Atomic unsigned   called = 0;
@@ -161,7 +161,7 @@ static void many_at_once(cf_t *cf)
     for (i = 0; i < ROUNDS; ++i) {
         params.notify       = big;
         params.notify_bytes = (i & 1) ? 0 : KVCL_NOTIFY_MAX;
-        CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf, 8, &params, NULL));
+        CF_OK(cf, kvcl_get_bytes(mem.of[cf_after(cf)], 0, buf[i], 8, &params, NULL));
     }
     for (i = 0; i < ROUNDS; ++i) {
         CF_OK(cf, kvcl_notify_recv(cf->world, big, KVCL_NOTIFY_MAX, &info, LONG_NS));
