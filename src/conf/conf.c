@@ -47,7 +47,7 @@ const kvcl_setting_t kvcl_config_table[] = {
         "nodes), local, interleave, off (first touch)"),
     ROW("KVCL_TIMEOUT", "30s", TIME, timeout_ns, 1000000, INT64_MAX, NULL, "default timeout of operations"),
     ROW("KVCL_SPIN", "100us", TIME, spin_ns, 0, 1000000000, NULL,
-        "time to poll after the last event before sleeping; by default 0 when ranks outnumber cores"),
+        "most time to poll after the last event before sleeping; by default 0 when ranks outnumber cores"),
     ROW("KVCL_LOG", "warn", STRING, log, 0, 0, NULL, "log level: error, warn, info, debug, trace"),
     ROW("KVCL_KEEPALIVE", "500ms", TIME, keepalive_ns, 10000000, INT64_MAX, NULL,
         "interval of probes on an idle connection; a shorter one detects a dead rank sooner; at least 10ms"),

@@ -130,8 +130,8 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
         return status;
     }
     kvcl_bulk_configure(ctx->config.copy, ctx->config.copy_large);
-    ctx->engine.spin_ns  = spin_ns(ctx);
-    ctx->engine.one_core = (kvcl_online_cores() == 1);
+    ctx->engine.thread_spin.most_ns = ctx->engine.waiter_spin.most_ns = spin_ns(ctx);
+    ctx->engine.one_core            = (kvcl_online_cores() == 1);
     return kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));
 }
 

@@ -146,10 +146,12 @@ void *kvcl_engine_thread(void *arg)
         kvcl_callbacks_run(ctx);
         if (n != 0) {
             last = now;
+            kvcl_spin_found(&eng->thread_spin);
             yield_lock(eng);
-        } else if (!eng->one_core && (now - last < eng->spin_ns)) {
+        } else if (!eng->one_core && kvcl_spin_more(&eng->thread_spin, now - last)) {
             yield_lock(eng);
         } else if (!eng->polling && arm_xports(eng)) {
+            kvcl_spin_slept(&eng->thread_spin);
             set_thread_fds(eng, true);
             thread_sleep(ctx, kvcl_heap_min_key(&eng->timers));
             last = kvcl_now_ns();
@@ -215,18 +217,21 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
         }
         if ((kvcl_engine_poll_briefly(ctx, now) != 0) || !kvcl_list_is_empty(&eng->callbacks)) {
             last = now; /* callbacks alone: another thread's call completed something */
+            kvcl_spin_found(&eng->waiter_spin);
             kvcl_callbacks_run(ctx);
             yield_lock(eng);
-        } else if ((now - last < eng->spin_ns) || ((eng->spin_ns != 0) && (now < eng->expect_ns))) {
+        } else if (kvcl_spin_more(&eng->waiter_spin, (now < eng->expect_ns) ? 0 : now - last)) {
             yield_lock(eng);
         } else if (arm_xports(eng)) {
+            kvcl_spin_slept(&eng->waiter_spin);
             until = kvcl_heap_min_key(&eng->timers);
             poller_sleep(ctx, (until < deadline_ns) ? until : deadline_ns);
-            last = kvcl_now_ns() - eng->spin_ns; /* after a sleep: no spin until the next event */
+            last = kvcl_now_ns() - eng->waiter_spin.most_ns; /* after a sleep: no spin until the next event */
         } else {
             yield_lock(eng);
         }
     }
+    kvcl_spin_found(&eng->waiter_spin);
     eng->polling = false;
     kvcl_callbacks_run(ctx);
 }

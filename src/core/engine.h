@@ -7,9 +7,9 @@
  *
  * Who polls: a thread that waits polls the transports itself (so that a wake-up costs one thread, not two) and the
  * progress thread parks; when the last waiter leaves, it arms the transports and the progress thread's epoll again.
- * A thread spins at most config.spin_ns after the last event, then sleeps in the kernel; a waiting thread also spins
- * during a short copy by a peer (kvcl_engine_expect). The progress thread does not spin where it would take the only
- * core from the application.
+ * A thread spins at most config.spin_ns after the last event, and not where that was in vain (base/spin.h), then sleeps
+ * in the kernel; a waiting thread also spins during a short copy by a peer (kvcl_engine_expect). The progress thread
+ * does not spin where it would take the only core from the application.
  */
 #ifndef KVCL_CORE_ENGINE_H
 #define KVCL_CORE_ENGINE_H
@@ -17,6 +17,7 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/spin.h"
 #include "core/xport.h"
 #include "wire/address.h"
 #include <pthread.h>
@@ -49,7 +50,7 @@ typedef struct kvcl_engine {
     bool            user_loop;     /* no progress thread: the user sleeps on epfd, and user_fd is wake_fd */
     int             timer_fd;      /* of such a user: the next deadline */
     _Atomic int     wanted;        /* threads about to take the lock */
-    uint64_t        spin_ns;
+    kvcl_spin_t     thread_spin, waiter_spin;
     uint64_t        expect_ns;     /* a waiting thread that may spin does so until then, see kvcl_engine_expect */
     bool            one_core;      /* the progress thread and the application share it: the thread does not spin */
     kvcl_xport_t    *xports[KVCL_ENGINE_XPORTS];
