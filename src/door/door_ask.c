@@ -119,7 +119,7 @@ kvcl_status_t kvcl_door_ask(const char *at, const uint8_t *secret, uint64_t dead
     kvcl_hostport_addrs_t addrs;
     kvcl_hostport_t       hostport;
     kvcl_status_t         status = kvcl_hostport_parse(at, call, 1, &hostport);
-    bool                  again;
+    bool                  again, dropped = false;
 
     status = (status == KVCL_OK) ? kvcl_hostport_resolve(&hostport, call, &addrs) : status;
     if (status != KVCL_OK) {
@@ -128,6 +128,10 @@ kvcl_status_t kvcl_door_ask(const char *at, const uint8_t *secret, uint64_t dead
     for (;;) {
         again  = false;
         status = ask_each(&addrs, secret, deadline_ns, packed, cap, len_p, &again);
+        if (dropped && (status == KVCL_ERR_TIMED_OUT)) { /* in the last try: the others say more */
+            status = kvcl_fail(KVCL_ERR_UNREACHABLE, "each connection was closed before an answer");
+        }
+        dropped = again;
         if (!again || (kvcl_deadline_left(deadline_ns) < AGAIN_NS)) {
             break;
         }
