@@ -3,18 +3,20 @@
  */
 #include "config.h"
 #include "wire/address.h"
+#include "base/checksum.h"
 #include "base/crypto.h"
 #include "base/error.h"
 #include "base/wirebuf.h"
 #include "wire/wire.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-enum { KVCL_ADDRESS_FIXED = 56 };
+enum { KVCL_ADDRESS_FIXED = 56, SUM = 4 /* bytes of the check word behind a text's bytes */ };
 
 static const char prefix[] = "kvcl1:";
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -82,6 +84,16 @@ size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap)
     return at;
 }
 
+static bool is_address(const uint8_t *p)
+{
+    return (p[0] | (p[1] << 8)) == KVCL_WIRE_MAGIC;
+}
+
+static unsigned version_of(const uint8_t *p)
+{
+    return p[2] | ((unsigned)p[3] << 8);
+}
+
 kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *address)
 {
     const uint8_t *p = buf;
@@ -89,12 +101,12 @@ kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *a
     unsigned      i;
 
     memset(address, 0, sizeof(*address));
-    if ((len < 4) || (len > KVCL_ADDRESS_MAX) || ((p[0] | (p[1] << 8)) != KVCL_WIRE_MAGIC)) {
+    if ((len < 4) || (len > KVCL_ADDRESS_MAX) || !is_address(p)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "not an address of a KVCL context (%zu bytes)", len);
     }
-    if ((p[2] | (p[3] << 8)) != KVCL_WIRE_VERSION) {
-        return kvcl_fail(KVCL_ERR_VERSION, "the peer has wire version %u, this library has %u",
-                         p[2] | (p[3] << 8), (unsigned)KVCL_WIRE_VERSION);
+    if (version_of(p) != KVCL_WIRE_VERSION) {
+        return kvcl_fail(KVCL_ERR_VERSION, "the peer has wire version %u, this library has %u", version_of(p),
+                         (unsigned)KVCL_WIRE_VERSION);
     }
     if (len < at) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "the address is cut off (%zu bytes)", len);
@@ -117,17 +129,18 @@ kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *a
 
 size_t kvcl_address_print(const void *buf, size_t len, char *text, size_t cap)
 {
-    const uint8_t *p   = buf;
-    size_t        need = sizeof(prefix) + ((len * 4) + 2) / 3, out = sizeof(prefix) - 1, i;
-    uint32_t      bits = 0;
-    unsigned      have = 0;
+    const uint8_t  *p   = buf;
+    const uint32_t sum  = kvcl_check32(buf, len);
+    size_t         need = sizeof(prefix) + (((len + SUM) * 4) + 2) / 3, out = sizeof(prefix) - 1, i;
+    uint32_t       bits = 0;
+    unsigned       have = 0;
 
     if (cap < need) {
         return need;
     }
     memcpy(text, prefix, out);
-    for (i = 0; i < len; ++i) {
-        bits = (bits << 8) | p[i];
+    for (i = 0; i < len + SUM; ++i) {
+        bits = (bits << 8) | ((i < len) ? p[i] : (sum >> (8 * (i - len))) & 0xff);
         for (have += 8; have >= 6; have -= 6) {
             text[out++] = digits[(bits >> (have - 6)) & 63];
         }
@@ -139,12 +152,24 @@ size_t kvcl_address_print(const void *buf, size_t len, char *text, size_t cap)
     return need;
 }
 
+/* The sum in the last bytes, the byte number n of the text being in last[n % SUM]. */
+static uint32_t last_sum(const uint8_t last[SUM], size_t n)
+{
+    uint32_t sum = 0;
+    unsigned i;
+
+    for (i = 0; i < SUM; ++i) {
+        sum |= (uint32_t)last[(n - SUM + i) % SUM] << (8 * i);
+    }
+    return sum;
+}
+
 kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t *len_p)
 {
-    uint8_t    *p   = buf;
+    uint8_t    *p = buf, last[SUM] = {0};
     uint32_t   bits = 0;
     unsigned   have = 0;
-    size_t     out  = 0;
+    size_t     n = 0;
     const char *at, *digit;
 
     if ((text == NULL) || (strncmp(text, prefix, sizeof(prefix) - 1) != 0)) {
@@ -161,12 +186,23 @@ kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t
         have += 6;
         if (have >= 8) {
             have -= 8;
-            if (out == cap) {
+            if (n == cap + SUM) {
                 return kvcl_fail(KVCL_ERR_INVALID_PARAM, "the address is too long");
             }
-            p[out++] = (uint8_t)(bits >> have);
+            if (n >= SUM) {
+                p[n - SUM] = last[n % SUM];
+            }
+            last[n++ % SUM] = (uint8_t)(bits >> have);
         }
     }
-    *len_p = out;
+    if ((n >= SUM + 4) && is_address(p) && (version_of(p) != KVCL_WIRE_VERSION)) {
+        *len_p = n - SUM; /* another version may end in another way: kvcl_address_unpack names it */
+        return KVCL_OK;
+    }
+    if ((n < SUM) || (last_sum(last, n) != kvcl_check32(buf, n - SUM))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "the address was cut off or changed: give it as kvcl_context_address "
+                         "printed it");
+    }
+    *len_p = n - SUM;
     return KVCL_OK;
 }

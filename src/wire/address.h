@@ -3,7 +3,8 @@
  * printable text (kvcl_context_address). Pure; decoding is hostile-safe.
  *
  * Bytes: u16 magic, u16 wire version, u8 n, u8 0, u16 0, uuid[16], process[16], host[16], then n times:
- * u8 transport (KVCL_ADDRESS_*), u8 0, u16 length, bytes. Text: "kvcl1:" and the bytes in base64url without padding.
+ * u8 transport (KVCL_ADDRESS_*), u8 0, u16 length, bytes. Text: "kvcl1:", then the bytes and their check word
+ * (kvcl_check32, little-endian) in base64url without padding: text that was cut off or changed is no address.
  */
 #ifndef KVCL_WIRE_ADDRESS_H
 #define KVCL_WIRE_ADDRESS_H

@@ -167,33 +167,23 @@ START_TEST(a_call_that_fails_leaves_nothing_open)
 }
 END_TEST
 
-/* Any change of an address' text is an error by the call's time, and no peer is met that does not know the secret. */
+/* Text that was cut off, or changed in one character, is refused at once, and harms no later connection. */
 START_TEST(a_changed_address_connects_to_nobody)
 {
     kvcl_context_h ctx = alone(0), other = alone(0);
-    kvcl_rand_t    rnd;
     char           where[KVCL_HOSTPORT_MAX], text[12000], changed[12000];
     kvcl_comm_h    door = listen_at(ctx, "127.0.0.1:0", where), comm;
-    kvcl_status_t  status;
-    size_t         len;
-    int            i;
+    size_t         len, i;
 
-    test_seed(&rnd);
     ck_assert_int_eq(kvcl_context_address(ctx, text, sizeof(text), &len), KVCL_OK);
-    for (i = 0; i < 12; ++i) {
+    for (i = 6; i < len - 2; ++i) { /* the last character has bits that are not used */
         memcpy(changed, text, len);
-        if (i % 3 == 0) {
-            changed[kvcl_rand_next(&rnd) % (len - 1)] = '\0';
-        } else {
-            changed[6 + (kvcl_rand_next(&rnd) % (len - 7))] ^= 1;
+        changed[i] = (text[i] == 'A') ? 'B' : 'A';
+        if (kvcl_context_connect(other, changed, SECONDS(60), &comm) != KVCL_ERR_VERSION) {
+            ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "cut off or changed"));
         }
-        status = kvcl_context_connect(other, changed, KVCL_NS_PER_SEC / 5, &comm);
-        if (status == KVCL_OK) { /* a byte that does not matter: another way of the same context */
-            ck_assert_int_eq(kvcl_context_disconnect(comm, 0), KVCL_OK);
-            kvcl_comm_free(comm);
-        } else {
-            ck_assert_int_gt((int)strlen(kvcl_last_error()), 20);
-        }
+        changed[i] = '\0';
+        ck_assert_int_eq(kvcl_context_connect(other, changed, SECONDS(60), &comm), KVCL_ERR_INVALID_PARAM);
     }
     ck_assert_int_eq(kvcl_context_connect(other, text, SECONDS(60), &comm), KVCL_OK);
     kvcl_comm_free(comm);
