@@ -4,7 +4,8 @@
  *   mpirun -n 4 reuse_prefix        (or alone)
  *
  * Rank 0 serves a prompt and puts its blocks into the store. Then every rank serves a prompt that begins with the same
- * tokens: it matches the longest leading run that any rank has, gets those blocks and computes only the rest.
+ * tokens: it matches the longest leading run that any rank has, gets those blocks and computes only the rest. A router
+ * would send the prompt to the rank that has most of it.
  */
 #include <kvcl/kvcl.h>
 
@@ -54,8 +55,21 @@ static size_t count_wrong(kvcl_cache_h cache, const kvcl_key_t *keys, const uint
     return wrong;
 }
 
+/* How many of the keys this rank has in its own memory. */
+static size_t count_here(kvcl_store_h store, const kvcl_key_t *keys, size_t n, int rank)
+{
+    kvcl_store_places_t places[PROMPT_BLOCKS];
+    size_t              here = 0, i;
+
+    KVCL_TRY(kvcl_store_where(store, keys, n, places, sizeof(places[0]), NULL));
+    for (i = 0; i < n; ++i) {
+        here += (places[i].n != 0) && (places[i].at[0].rank == rank); /* its own copy is the first */
+    }
+    return here;
+}
+
 /* Serves one prompt. @return the number of leading blocks found in the store; *wrong_p counts wrong bytes. */
-static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, size_t *wrong_p)
+static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, int rank, size_t *wrong_p)
 {
     kvcl_key_t    root, keys[PROMPT_BLOCKS];
     uint32_t      tokens[PROMPT_BLOCKS * TOKENS], ids[PROMPT_BLOCKS];
@@ -74,6 +88,7 @@ static size_t serve(kvcl_store_h store, kvcl_cache_h cache, unsigned speaker, si
 
     KVCL_TRY(kvcl_store_match(store, keys, n, &hit, NULL));
     if (hit > 0) {
+        printf("rank %d: %zu of the %zu blocks are here\n", rank, count_here(store, keys, hit, rank), hit);
         KVCL_TRY(kvcl_store_get(store, keys, hit, cache, ids, status, NULL, &req));
         KVCL_TRY(kvcl_req_wait(req, 10 * second));
         *wrong_p += count_wrong(cache, keys, ids, hit);
@@ -112,11 +127,11 @@ int main(void)
     KVCL_TRY(kvcl_store_open(world, &params, &store));
 
     if (rank == 0) {
-        hit = serve(store, cache, 0, &wrong);
+        hit = serve(store, cache, 0, rank, &wrong);
         printf("rank 0: the first prompt, %zu of %d blocks reused\n", hit, PROMPT_BLOCKS);
     }
     barrier(world);
-    hit = serve(store, cache, 1 + (unsigned)rank, &wrong);
+    hit = serve(store, cache, 1 + (unsigned)rank, rank, &wrong);
     printf("rank %d: %zu of %d blocks reused, %zu bytes wrong\n", rank, hit, PROMPT_BLOCKS, wrong);
 
     barrier(world); /* no rank leaves while others still get its blocks */

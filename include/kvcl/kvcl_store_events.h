@@ -1,5 +1,5 @@
 /*
- * Events of a store, for routers: which rank holds which blocks, and every change, in order.
+ * Events of a store, for routers: which rank holds which blocks, and every change, in order; and where given keys are.
  *
  * Each rank numbers the changes of its own blocks 1, 2, 3, ... without gaps and keeps the latest in a ring. A follower
  * takes a snapshot once: kvcl_store_list from cursor 0, which returns the number of the newest event when it began.
@@ -82,6 +82,43 @@ KVCL_API kvcl_status_t kvcl_store_list(kvcl_store_h store, int rank, uint64_t *c
 KVCL_API kvcl_status_t kvcl_store_list_post(kvcl_store_h store, int rank, uint64_t *cursor, kvcl_store_item_t *items,
                                             size_t stride, size_t cap, size_t *n_p, uint64_t *seq_p,
                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/* A copy of a block. Fixed for ever, since it is inside kvcl_store_places_t: 16 bytes. */
+typedef struct kvcl_store_place {
+    int32_t  rank;  /* of the store's comm */
+    uint16_t tier;  /* kvcl_store_tier_t. A rank that holds the key on two tiers has two places */
+    uint16_t state; /* kvcl_rank_state_t: KVCL_RANK_ALIVE, or KVCL_RANK_SUSPECT: a get takes this copy last */
+    uint64_t bytes; /* of the block: a key may have been put in two sizes */
+} kvcl_store_place_t;
+
+enum { KVCL_STORE_PLACES = 4 }; /* a key has at most so many in the directory */
+
+/* The copies of one key. It may grow at its end. */
+typedef struct kvcl_store_places {
+    uint32_t           n;        /* 0: no rank has the key */
+    uint32_t           reserved; /* 0 */
+    kvcl_store_place_t at[KVCL_STORE_PLACES]; /* n of them, this rank's own first; the rest is 0 */
+} kvcl_store_places_t;
+
+/**
+ * Where n keys are: places[i] receives the copies of key i that the directory lists, with the rank and the tier of
+ * each. stride: sizeof(kvcl_store_places_t). Keys whose homes' tables are memory of this rank are read at once; the
+ * other homes are queried together, as by kvcl_store_exists, so the call takes one round trip for any n, or none.
+ *
+ * Use it to choose a rank, for example the one that holds most of a prompt. It promises nothing: a copy may be evicted,
+ * moved or demoted before the call returns, and a new copy is listed a little after it exists. A get need not know a
+ * place: it fetches from wherever the block is by then. Copies of ranks that are known to have failed are left out.
+ * Keys whose homes do not reply have no place. The call marks no block as used. By a tenant's handle: the tenant's own
+ * blocks. Blocks, except for the ..._post form (kvcl_store.h). Any thread.
+ * @return KVCL_OK; KVCL_ERR_TIMED_OUT (as kvcl_store_match), KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_MEMORY: places is
+ *         untouched.
+ */
+KVCL_API kvcl_status_t kvcl_store_where(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                        kvcl_store_places_t *places, size_t stride,
+                                        const kvcl_xfer_params_t *params) KVCL_MUST_CHECK;
+KVCL_API kvcl_status_t kvcl_store_where_post(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                             kvcl_store_places_t *places, size_t stride,
+                                             const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

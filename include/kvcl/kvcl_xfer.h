@@ -109,6 +109,7 @@ typedef struct kvcl_xfer_params {
  *   kvcl_store_remove_values  -                -
  *   kvcl_store_match          -                -
  *   kvcl_store_exists         -                -
+ *   kvcl_store_where          -                -
  *   kvcl_store_match_all      -                -
  *   kvcl_store_pin            -                -
  *   kvcl_store_unpin          -                -

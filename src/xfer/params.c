@@ -70,8 +70,7 @@ static const struct {
     [KVCL_CALL_GATHER] = {"kvcl_gather", 0, 0},
     [KVCL_CALL_SCATTER] = {"kvcl_scatter", 0, 0},
     [KVCL_CALL_STORE_GET] = {"kvcl_store_get", 0, STATUS},
-    [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT | KVCL_PUT_TO | KVCL_PUT_STAYS,
-                             STATUS | PUTS | TO_RANK},
+    [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT | KVCL_PUT_TO | KVCL_PUT_STAYS, STATUS | PUTS | TO_RANK},
     [KVCL_CALL_STORE_UPSERT] = {"kvcl_store_upsert", KVCL_PUT_TO, STATUS | PUTS | TO_RANK},
     [KVCL_CALL_STORE_PUBLISH] = {"kvcl_store_publish", 0, STATUS},
     [KVCL_CALL_STORE_REMOVE] = {"kvcl_store_remove", 0, STATUS},
@@ -84,6 +83,7 @@ static const struct {
     [KVCL_CALL_STORE_REMOVE_VALUES] = {"kvcl_store_remove_values", 0, 0},
     [KVCL_CALL_STORE_MATCH] = {"kvcl_store_match", 0, 0},
     [KVCL_CALL_STORE_EXISTS] = {"kvcl_store_exists", 0, 0},
+    [KVCL_CALL_STORE_WHERE] = {"kvcl_store_where", 0, 0},
     [KVCL_CALL_STORE_MATCH_ALL] = {"kvcl_store_match_all", 0, NO_POST},
     [KVCL_CALL_STORE_PIN] = {"kvcl_store_pin", 0, 0},
     [KVCL_CALL_STORE_UNPIN] = {"kvcl_store_unpin", 0, 0},
@@ -101,11 +101,8 @@ _Static_assert(sizeof(calls) / sizeof(calls[0]) == KVCL_CALLS, "a row for each c
 static const struct {
     const char *name;
     uint64_t   flag;
-} flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE},
-             {"KVCL_BACKGROUND", KVCL_BACKGROUND},
-             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT},
-             {"KVCL_PUT_TO", KVCL_PUT_TO},
-             {"KVCL_PUT_STAYS", KVCL_PUT_STAYS}};
+} flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE}, {"KVCL_BACKGROUND", KVCL_BACKGROUND},
+             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT}, {"KVCL_PUT_TO", KVCL_PUT_TO}, {"KVCL_PUT_STAYS", KVCL_PUT_STAYS}};
 
 const kvcl_xfer_params_t kvcl_xfer_defaults = {.size = sizeof(kvcl_xfer_params_t)};
 

@@ -28,6 +28,8 @@ START_TEST(following_refuses_what_is_wrong_and_says_so)
     kvcl_store_item_t  *items  = (void *)out.bytes;
     uint64_t           cursor  = 0, odd = 7;
 
+    kvcl_store_places_t *places = (void *)out.bytes;
+
     REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_events(NULL, 0, 0, 0, events, sizeof(*events), 4, &out.n, NULL));
     REFUSED(INVALID_PARAM, "array of 4", kvcl_store_events(store, 0, 0, 0, NULL, sizeof(*events), 4, &out.n, NULL));
     REFUSED(INVALID_PARAM, "n_p is NULL", kvcl_store_events(store, 0, 0, 0, events, sizeof(*events), 4, NULL, NULL));
@@ -43,6 +45,10 @@ START_TEST(following_refuses_what_is_wrong_and_says_so)
     REFUSED(UNKNOWN_RANK, "rank is 3",
             kvcl_store_list(store, 3, &cursor, items, sizeof(*items), 4, &out.n, NULL, NULL));
     ck_assert((cursor == 0) && (odd == 7));
+    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_where(NULL, keys, 2, places, sizeof(*places), NULL));
+    REFUSED(INVALID_PARAM, "array of 2", kvcl_store_where(store, NULL, 2, places, sizeof(*places), NULL));
+    REFUSED(INVALID_PARAM, "places is NULL", kvcl_store_where(store, keys, 2, NULL, sizeof(*places), NULL));
+    REFUSED(INVALID_PARAM, "stride is 8", kvcl_store_where(store, keys, 2, places, 8, NULL));
     REFUSED(INVALID_PARAM, "the store", kvcl_store_match_all(NULL, world, keys, 2, &out.n, NULL));
     REFUSED(INVALID_PARAM, "hit_p", kvcl_store_match_all(store, world, keys, 2, NULL, NULL));
     REFUSED(INVALID_PARAM, "rank 0", kvcl_store_match_all(store, NULL, NULL, 2, &out.n, NULL));

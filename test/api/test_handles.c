@@ -150,6 +150,8 @@ START_TEST(a_dead_store)
     DEAD(freed, kvcl_store_match(dead, keys, 2, &out.n, NULL));
     DEAD(freed, kvcl_store_match_all(dead, world, keys, 2, &out.n, NULL));
     DEAD(freed, kvcl_store_exists(dead, keys, 2, out.bytes, NULL));
+    DEAD(freed, kvcl_store_where(dead, keys, 1, (kvcl_store_places_t *)(void *)out.bytes, sizeof(kvcl_store_places_t),
+                                 NULL));
     DEAD(freed, kvcl_store_get(dead, keys, 2, cache, good_ids, NULL, NULL, &out.req));
     DEAD(freed, kvcl_store_put(dead, keys, 2, cache, good_ids, NULL, &out.req));
     DEAD(freed, kvcl_store_remove(dead, keys, 2, NULL, &out.req));

@@ -83,11 +83,14 @@ static kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
 static kvcl_store_event_t events[4];
 static kvcl_store_item_t  items[4];
 
+static kvcl_store_places_t places[2];
+
 CALL(store_value_sizes_post, store, keys, 2, sizes, NULL)
 CALL(store_value_keys_post, store, keys, value_keys, 4, &hit)
 CALL(store_remove_values_post, store, keys, 2)
 CALL(store_match_post, store, keys, 2, &hit)
 CALL(store_exists_post, store, keys, 2, present)
+CALL(store_where_post, store, keys, 2, places, sizeof(places[0]))
 CALL(store_pin_post, store, keys, 2, 1, SECOND, 0, NULL)
 CALL(store_unpin_post, store, keys, 2, 1)
 CALL(store_quota_post, store, 0, 7, 4096)
@@ -110,6 +113,7 @@ PLAIN(store_value_keys, store, keys, value_keys, 4, &hit)
 PLAIN(store_remove_values, store, keys, 2)
 PLAIN(store_match, store, keys, 2, &hit)
 PLAIN(store_exists, store, keys, 2, present)
+PLAIN(store_where, store, keys, 2, places, sizeof(places[0]))
 PLAIN(store_pin, store, keys, 2, 1, SECOND, 0, NULL)
 PLAIN(store_unpin, store, keys, 2, 1)
 PLAIN(store_quota, store, 0, 7, 4096)
@@ -152,6 +156,7 @@ static const struct {
              {"kvcl_store_value_keys", call_store_value_keys_post},
              {"kvcl_store_remove_values", call_store_remove_values_post},
              {"kvcl_store_match", call_store_match_post}, {"kvcl_store_exists", call_store_exists_post},
+             {"kvcl_store_where", call_store_where_post},
              {"kvcl_store_match_all", call_store_match_all}, {"kvcl_store_pin", call_store_pin_post},
              {"kvcl_store_unpin", call_store_unpin_post}, {"kvcl_store_quota", call_store_quota_post},
              {"kvcl_store_clear", call_store_clear_post}, {"kvcl_store_copy", call_store_copy},
@@ -167,7 +172,7 @@ static const struct {
     kvcl_status_t (*call)(const kvcl_xfer_params_t *p, kvcl_req_h *r);
     bool          post;
 } waits[] = {WAITS(store_value_sizes, true), WAITS(store_value_keys, true), WAITS(store_remove_values, true),
-             WAITS(store_match, true), WAITS(store_exists, true), WAITS(store_pin, true), WAITS(store_unpin, true),
+             WAITS(store_match, true), WAITS(store_exists, true), WAITS(store_where, true), WAITS(store_pin, true), WAITS(store_unpin, true),
              WAITS(store_quota, true), WAITS(store_clear, true), WAITS(store_rank_stats, true),
              WAITS(store_all_stats, true), WAITS(store_events, true), WAITS(store_list, true),
              WAITS(store_match_all, false), WAITS(store_copy, false), WAITS(store_drain, false)};

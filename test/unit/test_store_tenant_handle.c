@@ -77,6 +77,21 @@ static kvcl_store_stats_t stats_of(kvcl_store_h by)
     return stats;
 }
 
+/* How many of the keys have a copy in this rank's pool. */
+static size_t placed(kvcl_store_h by)
+{
+    kvcl_store_places_t places[KEYS];
+    size_t              i, n = 0;
+
+    OK(kvcl_store_where(by, keys, KEYS, places, sizeof(places[0]), NULL));
+    for (i = 0; i < KEYS; ++i) {
+        n += places[i].n;
+        ck_assert((places[i].n == 0) || ((places[i].at[0].rank == 0) && (places[i].at[0].bytes == BLOCK) &&
+                                         (places[i].at[0].tier == KVCL_STORE_TIER_DRAM)));
+    }
+    return n;
+}
+
 /* Nothing of the blocks that another handle has put is seen through this one, by any call. */
 static void sees_nothing(kvcl_store_h by)
 {
@@ -90,6 +105,7 @@ static void sees_nothing(kvcl_store_h by)
 
     ck_assert_uint_eq(matched(by), 0);
     ck_assert_uint_eq(existing(by), 0);
+    ck_assert_uint_eq(placed(by), 0);
     ck_assert_uint_eq(got(by), 0);
     ck_assert_int_eq(kvcl_store_pin(by, keys, KEYS, 1, UINT64_C(60000000000), 0, copies, NULL), KVCL_ERR_NOT_FOUND);
     ck_assert_int_eq(kvcl_store_copy(by, keys, KEYS, 0, 0, made, NULL), KVCL_ERR_NOT_FOUND);
@@ -112,6 +128,7 @@ START_TEST(blocks_are_the_tenants_own)
     sees_nothing(store);
     ck_assert_uint_eq(matched(a), KEYS);
     ck_assert_uint_eq(existing(a), KEYS);
+    ck_assert_uint_eq(placed(a), KEYS);
     ck_assert_uint_eq(got(a), KEYS);
     ck_assert_uint_eq(listed(a, &known), KEYS);
     ck_assert_uint_eq(known, KEYS);
