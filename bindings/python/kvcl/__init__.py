@@ -48,7 +48,7 @@ from ._queue import Done, Queue
 from ._request import Request, wait_all, wait_any, wait_some
 from ._reshard import ReshardGroup, ReshardStep, reshard_plan, reshard_plan_source
 from ._store import Store
-from ._store_events import EventKind, StoreEvent, StoreItem, Tier
+from ._store_events import EventKind, StoreEvent, StoreItem, StorePlace, Tier
 
 __version__ = version()
 
@@ -57,9 +57,9 @@ __all__ = [
     "Context", "DeadHandle", "Done", "EventKind", "Exists", "IOFailed", "InProgress", "Internal", "InvalidParam",
     "KvclError", "Layers", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoSpace", "NotFound", "NotRegistered", "OutOfRange",
     "ProtocolError", "Queue", "RankFailed", "RankState", "RecvInfo", "RemoteMem", "Request", "ReshardGroup",
-    "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreClient", "StoreEvent", "StoreItem", "Tier",
-    "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout", "build",
-    "colls", "key_chain", "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes", "reshard_plan",
-    "reshard_plan_source", "settings", "topology", "value_key", "value_keys", "version", "wait_all", "wait_any",
-    "wait_some",
+    "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreClient", "StoreEvent", "StoreItem",
+    "StorePlace", "Tier", "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch",
+    "WaitTimeout", "build", "colls", "key_chain", "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes",
+    "reshard_plan", "reshard_plan_source", "settings", "topology", "value_key", "value_keys", "version", "wait_all",
+    "wait_any", "wait_some",
 ]

@@ -8,7 +8,7 @@ from . import _kvcl
 from ._cache import Cache
 from ._errors import NoSpace
 from ._request import Request
-from ._store_events import EventKind, StoreEvent, StoreItem, event, item
+from ._store_events import EventKind, StoreEvent, StoreItem, StorePlace, event, item, places
 
 PAGE = 1024   # events, or items, of one query
 PARTS_MAX = 1 << 22  # parts of one value
@@ -162,6 +162,17 @@ class Store(_kvcl.Store):
     def remove_values(self, keys: Any, *, timeout: Optional[float] = None) -> None:
         """Remove values everywhere, all of their blocks. An absent value is not an error. Blocks."""
         self.remove_values_post(keys, timeout=timeout).wait()
+
+    # ---- places ----
+
+    def where(self, keys: Any, *, timeout: Optional[float] = None) -> List[List[StorePlace]]:
+        """For each key its copies, this rank's own first: on which rank and tier. Use it to choose a rank. It promises
+        nothing: a copy may be evicted before the call returns; a get fetches from wherever the block is. Blocks."""
+        return self.where_post(keys, timeout=timeout).wait()
+
+    def where_post(self, keys: Any, *, timeout: Optional[float] = None) -> Request[List[List[StorePlace]]]:
+        """where() as a Request."""
+        return self._query("where", keys, (), timeout, places)
 
     # ---- pins and quotas ----
 

@@ -1,7 +1,10 @@
 """The events of a store for a router: which rank holds which blocks, and every change, in order."""
 
 import enum
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, List, NamedTuple, Optional, Union
+
+
+SUSPECT = 2  # kvcl_rank_state_t
 
 
 class EventKind(enum.IntEnum):
@@ -32,6 +35,15 @@ class StoreEvent(NamedTuple):
     to_rank: Optional[int]       # of MOVED; otherwise None
 
 
+class StorePlace(NamedTuple):
+    """A copy of a block."""
+
+    rank: int
+    tier: Union[Tier, int]
+    nbytes: int
+    suspect: bool  # the rank does not answer: a get takes this copy last
+
+
 class StoreItem(NamedTuple):
     """A block that a rank holds."""
 
@@ -49,6 +61,11 @@ def known(kind: Any, number: int) -> Any:
         return kind(number)
     except ValueError:
         return number
+
+
+def places(raw: Any) -> List[List[StorePlace]]:
+    return [[StorePlace(rank, known(Tier, tier), nbytes, state == SUSPECT) for rank, tier, nbytes, state in copies]
+            for copies in raw]
 
 
 def event(raw: Any) -> StoreEvent:

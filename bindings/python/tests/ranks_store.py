@@ -28,6 +28,8 @@ def engines_own_blocks(world, cache):
         assert store.match(keys) == 12 and store.match(b"".join(keys)) == 12
         assert store.exists([keys[3], keys[15], keys[0]]) == [True, False, True]
         assert store.match([]) == 0 and store.exists([]) == []
+        at = kvcl.StorePlace(0, kvcl.Tier.CACHE, LAYOUT.block_bytes, False)
+        assert store.where([keys[3], keys[15], keys[0]]) == [[at], [], [at]] and store.where([]) == []
         get = store.get(keys[:12], cache, range(20, 32))
         get.wait(60)
         assert get.block_status == [kvcl.Status.OK] * 12

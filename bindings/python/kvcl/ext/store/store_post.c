@@ -12,7 +12,7 @@ enum { MOST = (1 << 22) + 1 }; /* events or items of one query, or keys of one v
 
 typedef enum {
     MATCH, EXISTS, PIN, UNPIN, QUOTA, CLEAR, RANK_STATS, ALL_STATS, EVENTS, LIST, VALUE_SIZES, VALUE_KEYS,
-    REMOVE_VALUES, WHATS
+    REMOVE_VALUES, WHERE, WHATS
 } what_t;
 
 /* For each query: its name in Python and in error sentences; whether it takes keys; the bytes of one result; the
@@ -36,6 +36,7 @@ static const struct {
     [VALUE_SIZES]   = {"value_sizes", "store value_sizes", true, sizeof(uint64_t), ""},
     [VALUE_KEYS]    = {"value_keys", "store value_keys", true, sizeof(kvcl_key_t), "m"},
     [REMOVE_VALUES] = {"remove_values", "store remove_values", true, 0, ""},
+    [WHERE]         = {"where", "store where", true, sizeof(kvcl_store_places_t), ""},
 };
 
 /* op->out */
@@ -51,6 +52,24 @@ typedef struct results {
 
 /* ---- the Python results ---- */
 
+/* [(rank, tier, bytes, state), ...] */
+static PyObject *places_of(const kvcl_store_places_t *places)
+{
+    PyObject *list = PyList_New((Py_ssize_t)places->n), *one;
+    uint32_t i;
+
+    for (i = 0; (list != NULL) && (i < places->n); ++i) {
+        one = Py_BuildValue("(iIKI)", (int)places->at[i].rank, (unsigned)places->at[i].tier,
+                            (unsigned long long)places->at[i].bytes, (unsigned)places->at[i].state);
+        if (one == NULL) {
+            Py_CLEAR(list);
+        } else {
+            PyList_SetItem(list, (Py_ssize_t)i, one);
+        }
+    }
+    return list;
+}
+
 static PyObject *one_of(const results_t *r, size_t i)
 {
     const void *at = r->array + (i * rows[r->what].item);
@@ -62,6 +81,8 @@ static PyObject *one_of(const results_t *r, size_t i)
         return PyLong_FromLong(r->array[i]);
     case ALL_STATS:
         return (r->each[i] == KVCL_OK) ? kvpy_store_stats_dict(at) : kvpy_none();
+    case WHERE:
+        return places_of(at);
     case EVENTS:
         return kvpy_store_event(at);
     case LIST:
@@ -133,6 +154,7 @@ static PyObject *give(const kvpy_op_t *op)
     case VALUE_KEYS:
         return list_of(r, r->count);
     case EXISTS:
+    case WHERE:
     case PIN:
     case ALL_STATS:
     case VALUE_SIZES:
@@ -194,6 +216,8 @@ static kvcl_status_t post(what_t what, kvcl_store_h s, const query_t *q, results
         return kvcl_store_match_post(s, q->keys, q->n, &r->count, p, req);
     case EXISTS:
         return kvcl_store_exists_post(s, q->keys, q->n, a, p, req);
+    case WHERE:
+        return kvcl_store_where_post(s, q->keys, q->n, a, sizeof(kvcl_store_places_t), p, req);
     case PIN:
         return kvcl_store_pin_post(s, q->keys, q->n, q->u[0], q->u[1], (q->u[2] != 0) ? KVCL_PIN_SOFT : 0, a, p, req);
     case UNPIN:
