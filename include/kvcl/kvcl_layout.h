@@ -179,8 +179,8 @@ typedef struct kvcl_range {
  * tokens counts along the list: with layout.tokens of T, token t is token t % T of block
  * blocks[t / T]. So {0, 112} of two blocks of 64 tokens is the first of them and 48 tokens of the
  * other, which equals seven blocks of 16. Bytes of a block outside the range are neither read nor
- * written. Collectives and the store take whole blocks only, and refuse a range of tokens; so does
- * a transfer between opaque blocks and others.
+ * written. Collectives and the store, except kvcl_store_get_part, take whole blocks only, and refuse
+ * a range of tokens; so does a transfer between opaque blocks and others.
  *
  * The struct is fixed for ever, at 56 bytes and without a size, since programs write it in place: {.blocks = ids,
  * .n_blocks = 3}. Further fields take the place of the reserved ones, which must be 0: zero what is not initialized.

@@ -85,10 +85,10 @@ KVCL_API kvcl_status_t kvcl_req_wait_all(kvcl_req_h *reqs, size_t n, uint64_t ti
 KVCL_API kvcl_status_t kvcl_req_layer_ready(kvcl_req_h req, uint32_t layer) KVCL_MUST_CHECK;
 
 /**
- * Whether a layer of a recv has arrived. layer: as the receiving cache counts, within the selection. If the send was
- * not layer-wise, or the request is of another kind, all layers arrive when the request completes. Any thread; several
- * may query different layers of one request. Never collects it: kvcl_req_test or kvcl_req_wait must do that, and not
- * before these calls have returned.
+ * Whether a layer of a recv, or of a kvcl_store_get_part with KVCL_LAYERWISE, has arrived. layer: as the local cache
+ * counts, within the selection. If the send was not layer-wise, or the request is of another kind, all layers arrive
+ * when the request completes. Any thread; several may query different layers of one request. Never collects it:
+ * kvcl_req_test or kvcl_req_wait must do that, and not before these calls have returned.
  * @return KVCL_OK: all its bytes have arrived, and stay even if the request fails later. KVCL_INPROGRESS: not yet; the
  *         context was progressed. The request's error, if it failed. KVCL_ERR_OUT_OF_RANGE: not a selected layer.
  */

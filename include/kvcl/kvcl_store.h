@@ -244,6 +244,35 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
                                       kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
+ * Fetch a part of each of n blocks: some layers, heads or tokens, or blocks that were put with another number of tokens
+ * or heads than the local cache has; or fetch blocks layer by layer. The two selections fit each other as those of
+ * kvcl_get: the stored blocks take the place of the peer's cache.
+ * @param stored  the layout that the blocks had when they were put. Its strides, bases and number of blocks do not
+ *                matter. NULL: that of @a cache. The directory knows only the bytes of a block: with another layout of
+ *                as many bytes the call cannot detect the mistake, and takes other parts.
+ * @param part    layers, heads and tokens of the stored blocks; NULL: all. Its blocks and n_blocks are not looked at;
+ *                tokens counts along the keys.
+ * @param local   where they go in @a cache. Bytes outside of it are not written.
+ * All arguments are copied; cache must outlive the request. status: one entry a key, as for kvcl_store_get.
+ *
+ * What is verified: the same as by kvcl_store_get. A checksum covers a whole block, so each block is fetched whole into
+ * memory of the library; its generation and checksum are compared there, and the part is copied afterwards. So wrong
+ * bytes are never returned, and the bytes of a block that fails are not written at all. A part saves no transfer: put
+ * what is often read alone under a key of its own. The library allocates 32 MiB at most, or one block.
+ *
+ * KVCL_LAYERWISE: all n blocks are fetched and verified, then written layer by layer, in rising order, and
+ * kvcl_req_layer_wait() returns when all bytes of a layer are in place: a model can begin with its first layers while
+ * the others are copied, for example to a device. The library then allocates n blocks. If a block fails, no layer
+ * arrives. Both selections must have the same number of layers, so it is not for opaque blocks.
+ * @return as kvcl_store_get; KVCL_ERR_BAD_LAYOUT (the selections do not fit, or stored is no layout),
+ *         KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_NO_MEMORY. Later as kvcl_store_get.
+ */
+KVCL_API kvcl_status_t kvcl_store_get_part(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
+                                           const kvcl_layout_t *stored, const kvcl_sel_t *part, kvcl_cache_h cache,
+                                           const kvcl_sel_t *local, kvcl_status_t *status,
+                                           const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
  * Copy n blocks of a local cache into this rank's pool (dram_bytes), evicting as needed, and publish the copies. A key
  * that this rank's pool already holds in this size, with as many copies, is a no-op. With replicas R (params, or the
  * store's) the pools of other ranks with this size of block fetch R - 1 more copies: the first from this rank, the next

@@ -26,7 +26,8 @@ typedef struct kvcl_recv_info {
 #define KVCL_RECV_INFO_INIT {sizeof(kvcl_recv_info_t), 0, 0, 0}
 
 /* kvcl_xfer_params_t.flags */
-#define KVCL_LAYERWISE  UINT64_C(0x1) /* kvcl_send: each layer is sent after kvcl_req_layer_ready() */
+#define KVCL_LAYERWISE  UINT64_C(0x1) /* kvcl_send: each layer is sent after kvcl_req_layer_ready();
+                                         kvcl_store_get_part: each layer arrives by itself */
 #define KVCL_BACKGROUND UINT64_C(0x2) /* gets and puts: others go first, at both ends, where they compete for the same
                                          owner or copying thread; KVCL_BACKGROUND_SHARE percent remain for this one */
 #define KVCL_PUT_WAIT   UINT64_C(0x4) /* kvcl_store_put: if the pool has no room, wait for it until the deadline */
@@ -96,6 +97,7 @@ typedef struct kvcl_xfer_params {
  *   kvcl_gather               -                -
  *   kvcl_scatter              -                -
  *   kvcl_store_get            -                status
+ *   kvcl_store_get_part       LAYERWISE        status
  *   kvcl_store_put            PUT_WAIT, PUT_TO, PUT_STAYS status, replicas, copies, tenant, to_rank
  *   kvcl_store_upsert         PUT_TO           status, replicas, copies, tenant, to_rank
  *   kvcl_store_publish        -                status

@@ -70,6 +70,7 @@ static const struct {
     [KVCL_CALL_GATHER] = {"kvcl_gather", 0, 0},
     [KVCL_CALL_SCATTER] = {"kvcl_scatter", 0, 0},
     [KVCL_CALL_STORE_GET] = {"kvcl_store_get", 0, STATUS},
+    [KVCL_CALL_STORE_GET_PART] = {"kvcl_store_get_part", KVCL_LAYERWISE, STATUS},
     [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT | KVCL_PUT_TO | KVCL_PUT_STAYS, STATUS | PUTS | TO_RANK},
     [KVCL_CALL_STORE_UPSERT] = {"kvcl_store_upsert", KVCL_PUT_TO, STATUS | PUTS | TO_RANK},
     [KVCL_CALL_STORE_PUBLISH] = {"kvcl_store_publish", 0, STATUS},

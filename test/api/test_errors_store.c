@@ -55,6 +55,33 @@ START_TEST(following_refuses_what_is_wrong_and_says_so)
 }
 END_TEST
 
+START_TEST(parts_refuse_what_is_wrong_and_say_so)
+{
+    kvcl_layout_t      wider  = shape, bad = shape;
+    kvcl_xfer_params_t layers = KVCL_XFER_PARAMS_INIT;
+    kvcl_sel_t         far    = {.layers = {0, FAR}}, newer = {.reserved = {1}};
+
+#define PART(_store, _keys, _n, _stored, _part, _cache, _local, _params)                                               \
+    kvcl_store_get_part(_store, _keys, _n, _stored, _part, _cache, _local, NULL, _params, &out.req)
+    wider.head_dim *= 2;
+    bad.heads       = 0;
+    layers.flags    = KVCL_LAYERWISE | KVCL_BACKGROUND;
+    REFUSED(INVALID_PARAM, "store is NULL", PART(NULL, keys, 2, NULL, NULL, cache, &good, NULL));
+    REFUSED(INVALID_PARAM, "array of 2", PART(store, NULL, 2, NULL, NULL, cache, &good, NULL));
+    REFUSED(INVALID_PARAM, "cache", PART(store, keys, 2, NULL, NULL, NULL, &good, NULL));
+    REFUSED(INVALID_PARAM, "another context", PART(store, keys, 2, NULL, NULL, theirs, &good, NULL));
+    REFUSED(INVALID_PARAM, "selection is NULL", PART(store, keys, 2, NULL, NULL, cache, NULL, NULL));
+    REFUSED(INVALID_PARAM, "KVCL_BACKGROUND is a flag", PART(store, keys, 2, NULL, NULL, cache, &good, &layers));
+    REFUSED(BAD_LAYOUT, "n_blocks", PART(store, keys, 1, NULL, NULL, cache, &good, NULL));
+    REFUSED(BAD_LAYOUT, "no keys for 2", PART(store, keys, 0, NULL, NULL, cache, &good, NULL));
+    REFUSED(BAD_LAYOUT, "head_dim", PART(store, keys, 2, &wider, NULL, cache, &good, NULL));
+    REFUSED(BAD_LAYOUT, "stored: ", PART(store, keys, 2, &bad, NULL, cache, &good, NULL));
+    REFUSED(OUT_OF_RANGE, "part: ", PART(store, keys, 2, NULL, &far, cache, &good, NULL));
+    REFUSED(INVALID_PARAM, "part: ", PART(store, keys, 2, NULL, &newer, cache, &good, NULL));
+#undef PART
+}
+END_TEST
+
 START_TEST(keeping_and_moving_refuses_what_is_wrong_and_says_so)
 {
     kvcl_xfer_params_t wait = KVCL_XFER_PARAMS_INIT;
@@ -318,6 +345,7 @@ int main(void)
     tcase_add_checked_fixture(tc, open_store, close_store);
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, following_refuses_what_is_wrong_and_says_so);
+    tcase_add_test(tc, parts_refuse_what_is_wrong_and_say_so);
     tcase_add_test(tc, keeping_and_moving_refuses_what_is_wrong_and_says_so);
     tcase_add_test(tc, statistics_refuse_what_is_wrong_and_say_so);
     tcase_add_test(tc, calls_for_values_refuse);

@@ -149,6 +149,7 @@ START_TEST(a_dead_store)
     SAID("kvcl_store_close: the store was freed already", kvcl_store_close(dead));
     DEAD(freed, kvcl_store_match(dead, keys, 2, &out.n, NULL));
     DEAD(freed, kvcl_store_match_all(dead, world, keys, 2, &out.n, NULL));
+    DEAD(freed, kvcl_store_get_part(dead, keys, 2, NULL, NULL, cache, &good, NULL, NULL, &out.req));
     DEAD(freed, kvcl_store_exists(dead, keys, 2, out.bytes, NULL));
     DEAD(freed, kvcl_store_where(dead, keys, 1, (kvcl_store_places_t *)(void *)out.bytes, sizeof(kvcl_store_places_t),
                                  NULL));

@@ -66,6 +66,7 @@ CALL(alltoallv, world, plain, part_lens, NULL, gathered, part_lens, NULL)
 CALL(gather, world, 0, plain, 8, gathered)
 CALL(scatter, world, 0, plain, 8, gathered)
 CALL(store_get, store, keys, 2, cache, good_ids, NULL)
+CALL(store_get_part, store, keys, 2, NULL, NULL, cache, &good, NULL)
 CALL(store_put, store, keys, 2, cache, good_ids)
 CALL(store_upsert, store, keys, 2, cache, good_ids)
 CALL(store_publish, store, keys, 2, cache, good_ids)
@@ -150,8 +151,8 @@ static const struct {
              ROW(send_bytes), ROW(recv), ROW(recv_bytes), ROW(stream_done), ROW(bcast), ROW(bcast_bytes), ROW(barrier),
              ROW(allgather), ROW(allreduce), ROW(reduce_scatter), ROW(alltoall), ROW(alltoallv), ROW(gather),
              ROW(scatter),
-             ROW(store_get), ROW(store_put), ROW(store_upsert), ROW(store_publish), ROW(store_remove),
-             ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values),
+             ROW(store_get), ROW(store_get_part), ROW(store_put), ROW(store_upsert), ROW(store_publish),
+             ROW(store_remove), ROW(store_bcast), ROW(store_get_values), ROW(store_put_values), ROW(store_upsert_values),
              {"kvcl_store_value_sizes", call_store_value_sizes_post},
              {"kvcl_store_value_keys", call_store_value_keys_post},
              {"kvcl_store_remove_values", call_store_remove_values_post},

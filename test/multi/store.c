@@ -395,6 +395,7 @@ static const struct {
     const char *name;
     void       (*run)(world_t *w);
 } tests[] = {
+    {"parts", test_parts},     {"parts_layers", test_parts_layers}, {"parts_rounds", test_parts_rounds},
     {"where", test_where},     {"where_tier", test_where_tier},
     {"bytes", test_bytes},     {"layers", test_layers}, {"errors", test_errors},   {"pool", test_pool},
     {"bcast", test_bcast},     {"full", test_full},     {"reuse", test_reuse},     {"evict", test_evict},

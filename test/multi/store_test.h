@@ -116,6 +116,10 @@ void test_moves(world_t *w);
 void test_move_unlisted(world_t *w);
 void test_drain(world_t *w);
 void test_drain_two(world_t *w);
+/* store_parts.c */
+void test_parts(world_t *w);
+void test_parts_layers(world_t *w);
+void test_parts_rounds(world_t *w);
 /* store_where.c */
 void test_where(world_t *w);
 void test_where_tier(world_t *w);
