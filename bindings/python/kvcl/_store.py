@@ -5,7 +5,8 @@ import time
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from . import _kvcl
-from ._cache import Cache
+from ._cache import Cache, Layout
+from ._comm import Range
 from ._errors import NoSpace
 from ._request import Request
 from ._store_events import EventKind, StoreEvent, StoreItem, StorePlace, event, item, places
@@ -77,6 +78,24 @@ class Store(_kvcl.Store):
         request.block_status has a status for each; blocks that are not OK have undefined bytes.
         """
         return self._get(Request(), keys, cache, blocks, timeout)
+
+    def get_part(self, keys: Any, cache: Cache, blocks: Any, *, stored: Optional[Layout] = None,
+                 layers: Range = None, heads: Range = None, tokens: Range = None, stored_layers: Range = None,
+                 stored_heads: Range = None, stored_tokens: Range = None, layerwise: bool = False,
+                 timeout: Optional[float] = None) -> Request[None]:
+        """Fetch layers=(first, end), heads=(first, end) and tokens=(first, end) of stored blocks into the same parts of
+        local ones. Ranges of the stored blocks, where they differ: stored_layers, stored_heads, stored_tokens; tokens
+        count along the lists, and the other bytes of the local blocks stay. stored: the layout that the blocks had when
+        they were put, if it is not the cache's (other numbers of tokens, heads or layers).
+
+        Blocks are fetched whole and verified before any byte of them is written, so a part saves no transfer.
+        layerwise: the layers are written one after the other; request.layer_wait(layer) waits for one.
+        request.block_status has a status for each key.
+        """
+        part = ((), layers if stored_layers is None else stored_layers,
+                heads if stored_heads is None else stored_heads, stored_tokens)
+        return self._get_part(Request(), keys, None if stored is None else stored._tuple, part, cache,
+                              (blocks, layers, heads, tokens), layerwise, timeout)
 
     def put(self, keys: Any, cache: Cache, blocks: Any, *, replicas: int = 0, tenant: int = 0, wait: bool = False,
             to: Optional[int] = None, stays: bool = False, timeout: Optional[float] = None) -> Request[None]:

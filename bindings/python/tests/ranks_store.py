@@ -15,7 +15,34 @@ def chain(salt, n):
     return kvcl.key_chain(kvcl.key_root(salt, "m"), range(16 * n), 16)
 
 
-def engines_own_blocks(world, cache):
+def parts(ctx, cache, store, keys):
+    """Layers, heads and tokens of stored blocks."""
+    vector, vectors = LAYOUT.head_dim * LAYOUT.elem_bytes, LAYOUT.layers * LAYOUT.kv * LAYOUT.tokens
+    one_head = ctx.cache("one head", kvcl.Layout(layers=2, blocks=4, tokens=16, heads=1, head_dim=32, elem_bytes=2))
+    get = store.get_part(keys[:3], one_head, range(3), stored=LAYOUT, stored_heads=(1, 2), layerwise=True)
+    get.layer_wait(0, 60)
+    get.layer_wait(1, 60)
+    get.wait(60)
+    assert get.block_status == [kvcl.Status.OK] * 3
+    for i, key in enumerate(keys[:3]):
+        whole = content(key)
+        assert one_head.read(i) == b"".join(whole[(2 * j + 1) * vector:(2 * j + 2) * vector] for j in range(vectors))
+    one_head.close()
+    blank, half = bytes(LAYOUT.block_bytes), LAYOUT.block_bytes // 2
+    cache.write(50, blank)
+    store.get_part([keys[5]], cache, 50, layers=(1, 2)).wait(60)
+    assert cache.read(50) == blank[:half] + content(keys[5])[half:]
+    for wrong in (lambda: store.get_part(keys[:2], cache, [50]),
+                  lambda: store.get_part([keys[0]], cache, [50], heads=(0, 9)),
+                  lambda: store.get_part([keys[0]], cache, [50], stored=kvcl.Layout.bytes(4, 64))):
+        try:
+            wrong()
+            raise AssertionError("a selection that does not fit")
+        except (kvcl.BadLayout, kvcl.OutOfRange):
+            pass
+
+
+def engines_own_blocks(ctx, world, cache):
     """Publish, match, exists, get, withdraw, remove."""
     with kvcl.Store(world) as store:
         keys = chain(b"own", 20)
@@ -34,6 +61,7 @@ def engines_own_blocks(world, cache):
         get.wait(60)
         assert get.block_status == [kvcl.Status.OK] * 12
         assert all(cache.read(20 + i) == content(key) for i, key in enumerate(keys[:12]))
+        parts(ctx, cache, store, keys)
         partly = store.get([keys[0], keys[19], keys[1]], cache, [40, 41, 42])
         try:
             partly.wait(60)
@@ -138,7 +166,7 @@ def main():
         world = ctx.world
         assert world.size == int(sys.argv[1])
         cache = ctx.cache("main", LAYOUT)
-        engines_own_blocks(world, cache)
+        engines_own_blocks(ctx, world, cache)
         store_managed(ctx, world)
         wrong(ctx, world, cache)
         cache.close()

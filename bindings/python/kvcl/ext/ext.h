@@ -292,7 +292,8 @@ PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(v
 extern PyMethodDef kvpy_xfer_methods[], kvpy_probe_methods[]; /* of Comm */
 PyObject           *kvpy_comm_collective(PyObject *self, PyObject *args);
 PyObject           *kvpy_comm_exchange(PyObject *self, PyObject *args);
-extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[]; /* of Store */
+extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[],
+    kvpy_store_part_methods[]; /* of Store */
 int                kvpy_store_keys(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t *n_p); /* if open */
 PyObject           *kvpy_bools(const uint8_t *bytes, size_t n);
 PyObject           *kvpy_store_stats_dict(const kvcl_store_stats_t *stats);

@@ -460,6 +460,7 @@ PyTypeObject *kvpy_make_store(void)
     n = append(methods, n, kvpy_store_admin_methods);
     n = append(methods, n, kvpy_store_value_methods);
     n = append(methods, n, kvpy_store_post_methods);
+    n = append(methods, n, kvpy_store_part_methods);
     methods[n] = (PyMethodDef){NULL, NULL, 0, NULL};
     return kvpy_obj_type("kvcl._kvcl.Store", "The distributed block directory.", methods, getset);
 }
