@@ -9,7 +9,7 @@
 #include "tools/json_out.h"
 #include "tools/machine.h"
 #include "tools/memory_text.h"
-#include "tools/metrics_out.h"
+#include "metrics/metrics_text.h"
 #include "tools/pattern.h"
 #include "tools/perf/flows/flow_kind.h"
 #include "tools/perf/perf_asked.h"
@@ -275,21 +275,21 @@ END_TEST
 
 START_TEST(labels_of_metrics_are_escaped)
 {
-    char   value[METRIC_VALUE_MAX], longest[METRIC_VALUE_MAX * 2], text[256] = "";
+    char   value[KVCL_METRIC_VALUE_MAX], longest[KVCL_METRIC_VALUE_MAX * 2], text[256] = "";
     FILE   *file = fmemopen(text, sizeof(text), "w");
     size_t i;
 
-    ck_assert_str_eq(metric_value(value, "a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    ck_assert_str_eq(kvcl_metric_value(value, "a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     memset(longest, '"', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
-    metric_value(value, longest);
+    kvcl_metric_value(value, longest);
     ck_assert_uint_eq(strlen(value) % 2, 0); /* no escape is cut in two */
     for (i = 0; value[i] != '\0'; ++i) {
         ck_assert_int_eq(value[i], ((i % 2) == 0) ? '\\' : '"');
     }
     ck_assert_ptr_nonnull(file);
-    metric_family(file, "x_total", "counter", "What it is.");
-    metric_count(file, "x_total", 7, "rank=\"%d\"", 3);
+    kvcl_metric_family(file, "x_total", "counter", "What it is.");
+    kvcl_metric_count(file, "x_total", 7, "rank=\"%d\"", 3);
     fclose(file);
     ck_assert_str_eq(text, "# HELP x_total What it is.\n# TYPE x_total counter\nx_total{rank=\"3\"} 7\n");
 }

@@ -5,11 +5,12 @@
  * SIGTERM or SIGINT: blocks that no other rank has move to ranks with room, then the store is closed.
  */
 #include "config.h"
+#include "metrics/metrics_context.h"
+#include "metrics/metrics_store.h"
 #include "tools/cli.h"
 #include "tools/job.h"
 #include "tools/serve/clients.h"
 #include "tools/serve/serve_http.h"
-#include "tools/serve/serve_metrics.h"
 #include "tools/stat_rows.h"
 
 #include <signal.h>
@@ -188,8 +189,8 @@ static unsigned answer(void *arg, const char *path, FILE *body, const char **typ
         if (kvcl_store_stats(server->store, &stats) != KVCL_OK) {
             return 503;
         }
-        stat_print_metrics(body, server->job.rank, &stats);
-        serve_metrics_context(body, server->job.rank, server->job.ctx);
+        kvcl_metrics_stores(body, server->job.rank, &stats, 1);
+        kvcl_metrics_context(body, server->job.rank, server->job.ctx);
         return 200;
     }
     if (strcmp(path, "/ranks") == 0) {

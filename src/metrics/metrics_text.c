@@ -1,19 +1,19 @@
 /*
- * Prometheus' text format (metrics_out.h).
+ * Prometheus' text format (metrics_text.h).
  */
 #include "config.h"
-#include "tools/metrics_out.h"
+#include "metrics/metrics_text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
-void metric_family(FILE *file, const char *name, const char *type, const char *help)
+void kvcl_metric_family(FILE *file, const char *name, const char *type, const char *help)
 {
     fprintf(file, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-void metric_count(FILE *file, const char *name, uint64_t value, const char *labels, ...)
+void kvcl_metric_count(FILE *file, const char *name, uint64_t value, const char *labels, ...)
 {
     va_list args;
 
@@ -24,11 +24,11 @@ void metric_count(FILE *file, const char *name, uint64_t value, const char *labe
     va_end(args);
 }
 
-const char *metric_value(char to[METRIC_VALUE_MAX], const char *from)
+const char *kvcl_metric_value(char to[KVCL_METRIC_VALUE_MAX], const char *from)
 {
     size_t n = 0;
 
-    for (; (*from != '\0') && (n + 2 < METRIC_VALUE_MAX); ++from) {
+    for (; (*from != '\0') && (n + 2 < KVCL_METRIC_VALUE_MAX); ++from) {
         if ((*from == '\\') || (*from == '"') || (*from == '\n')) {
             to[n++] = '\\';
         }

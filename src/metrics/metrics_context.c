@@ -1,12 +1,11 @@
 /*
- * kvcl_build_info, kvcl_context_* and kvcl_call_duration_seconds (serve_metrics.h). Owns the table of the context's
+ * kvcl_build_info, kvcl_context_* and kvcl_call_duration_seconds (metrics_context.h). Owns the table of the context's
  * numbers, and the choice of the library's buckets: those that end at a power of two nanoseconds.
  */
 #include "config.h"
-#include "tools/serve/serve_metrics.h"
+#include "metrics/metrics_context.h"
 
-#include "tools/build_info.h"
-#include "tools/metrics_out.h"
+#include "metrics/metrics_text.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -29,15 +28,25 @@ static const struct {
     ROW(late, "late", "Dropped frames of operations that had ended."),
 };
 
+/* The version of UCX in the text of the build, which has parts "name version" between "; ". Empty: none. */
+static void find_ucx(char *ucx, size_t size)
+{
+    static const char name[] = "; ucx ";
+    const char        *at    = strstr(kvcl_build_string(), name);
+
+    at = (at != NULL) ? at + sizeof(name) - 1 : "";
+    snprintf(ucx, size, "%.*s", (int)strcspn(at, ";"), at);
+}
+
 static void print_build(FILE *file)
 {
-    const char *text = kvcl_build_string();
-    char       ucx[METRIC_VALUE_MAX / 2], value[METRIC_VALUE_MAX];
+    char ucx[KVCL_METRIC_VALUE_MAX / 2], value[KVCL_METRIC_VALUE_MAX];
 
-    (void)build_part(text, "ucx", ucx, sizeof(ucx));
-    metric_family(file, "kvcl_build_info", "gauge", "Always 1; its labels: the versions of KVCL and the loaded UCX.");
-    fprintf(file, "kvcl_build_info{version=\"%s\",", metric_value(value, kvcl_version_string()));
-    fprintf(file, "ucx=\"%s\"} 1\n", metric_value(value, ucx));
+    find_ucx(ucx, sizeof(ucx));
+    kvcl_metric_family(file, "kvcl_build_info", "gauge",
+                       "Always 1; its labels: the versions of KVCL and the loaded UCX.");
+    fprintf(file, "kvcl_build_info{version=\"%s\",", kvcl_metric_value(value, kvcl_version_string()));
+    fprintf(file, "ucx=\"%s\"} 1\n", kvcl_metric_value(value, ucx));
 }
 
 typedef struct latency {
@@ -55,20 +64,20 @@ static void print_latency(void *arg, const kvcl_latency_info_t *info)
         const uint64_t bound = info->bounds_ns[i];
         below += info->counts[i];
         if ((bound != UINT64_MAX) && ((bound & (bound - 1)) == 0)) {
-            metric_count(to->file, "kvcl_call_duration_seconds_bucket", below,
-                         "rank=\"%d\",op=\"%s\",path=\"%s\",le=\"%.12g\"", to->rank, info->op, info->path,
-                         (double)bound / 1e9);
+            kvcl_metric_count(to->file, "kvcl_call_duration_seconds_bucket", below,
+                              "rank=\"%d\",op=\"%s\",path=\"%s\",le=\"%.12g\"", to->rank, info->op, info->path,
+                              (double)bound / 1e9);
         }
     }
-    metric_count(to->file, "kvcl_call_duration_seconds_bucket", below,
-                 "rank=\"%d\",op=\"%s\",path=\"%s\",le=\"+Inf\"", to->rank, info->op, info->path);
+    kvcl_metric_count(to->file, "kvcl_call_duration_seconds_bucket", below,
+                      "rank=\"%d\",op=\"%s\",path=\"%s\",le=\"+Inf\"", to->rank, info->op, info->path);
     fprintf(to->file, "kvcl_call_duration_seconds_sum{rank=\"%d\",op=\"%s\",path=\"%s\"} %.9f\n", to->rank, info->op,
             info->path, (double)info->sum_ns / 1e9);
-    metric_count(to->file, "kvcl_call_duration_seconds_count", below, "rank=\"%d\",op=\"%s\",path=\"%s\"", to->rank,
-                 info->op, info->path);
+    kvcl_metric_count(to->file, "kvcl_call_duration_seconds_count", below, "rank=\"%d\",op=\"%s\",path=\"%s\"",
+                      to->rank, info->op, info->path);
 }
 
-void serve_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
+void kvcl_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
 {
     kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
     latency_t            latency = {file, rank};
@@ -81,10 +90,10 @@ void serve_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
     }
     for (i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
         memcpy(&value, (const char *)&stats + rows[i].offset, sizeof(value));
-        metric_family(file, rows[i].name, "counter", rows[i].help);
-        metric_count(file, rows[i].name, value, "rank=\"%d\"", rank);
+        kvcl_metric_family(file, rows[i].name, "counter", rows[i].help);
+        kvcl_metric_count(file, rows[i].name, value, "rank=\"%d\"", rank);
     }
-    metric_family(file, "kvcl_call_duration_seconds", "histogram",
-                  "Latency of this rank's successful calls, by kind of call and path.");
+    kvcl_metric_family(file, "kvcl_call_duration_seconds", "histogram",
+                       "Latency of this rank's successful calls, by kind of call and path.");
     (void)!kvcl_query_latency(ctx, print_latency, &latency);
 }
