@@ -5,7 +5,8 @@
  *
  * All gets are posted with one completion queue, each with its request's number. After every step one call collects
  * whatever has completed: no handle is kept, no request is tested, and where nothing has arrived the call costs a few
- * nanoseconds. When there is nothing to compute, the engine sleeps on the queue's descriptor.
+ * nanoseconds. When there is nothing to compute, the engine sleeps on the queue's descriptor. With
+ * KVCL_METRICS=127.0.0.1:9400 each rank serves its counters meanwhile: http://127.0.0.1:9400/metrics is rank 0's.
  */
 #include <kvcl/kvcl.h>
 

@@ -97,7 +97,8 @@ typedef struct kvcl_init_params {
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (bad params or a bad KVCL_* variable, named), KVCL_ERR_TIMED_OUT (a member
  *         did not join), KVCL_ERR_AUTH (secret missing or different), KVCL_ERR_VERSION (a peer uses another wire
  *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE, KVCL_ERR_IO (rank 0 cannot listen at the rendezvous, or
- *         $HOME/.kvcl cannot be created), KVCL_ERR_UNSUPPORTED (in the child of a process that has a context).
+ *         $HOME/.kvcl cannot be created), KVCL_ERR_UNSUPPORTED (in the child of a process that has a context),
+ *         KVCL_ERR_BUSY (the port of KVCL_METRICS is taken).
  */
 KVCL_API kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p) KVCL_MUST_CHECK;
 

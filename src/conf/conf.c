@@ -93,6 +93,9 @@ const kvcl_setting_t kvcl_config_table[] = {
         "larger values of a store are striped over the pools of several ranks; 0: none"),
     ROW("KVCL_STORE_STRIPE_RANKS", "4", INT, store_stripe_ranks, 1, 16, NULL,
         "maximum number of ranks of a striped value, including the one that puts"),
+    ROW("KVCL_METRICS", NULL, STRING, metrics, 0, 0, NULL,
+        "host:port where a context serves its counters for Prometheus (http://host:port/metrics); rank r of a job "
+        "listens at port + r; port 0: a free one, which the log names at level info; default: nowhere"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

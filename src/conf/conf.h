@@ -45,9 +45,10 @@ typedef struct kvcl_config {
     char     *store_tenant_key;
     uint64_t store_stripe;
     int64_t  store_stripe_ranks;
+    char     *metrics;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 34 };
+enum { KVCL_CONFIG_ROWS = 35 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

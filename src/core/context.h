@@ -28,7 +28,8 @@
     X(P2P, p2p)                                                                                                        \
     X(COLL, coll)                                                                                                      \
     X(DOOR, door)                                                                                                      \
-    X(STORE, store)
+    X(STORE, store)                                                                                                    \
+    X(METRICS, metrics)
 
 #define KVCL_ROOM_ENUM(_name, _room) KVCL_ROOM_##_name,
 enum { KVCL_ROOM_MAP(KVCL_ROOM_ENUM) KVCL_ROOMS };
