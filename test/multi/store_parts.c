@@ -233,6 +233,42 @@ static void get_part(world_t *w, kvcl_store_h store, const kvcl_key_t *keys, par
     free(ids);
 }
 
+/* A get that is canceled ends, and writes nothing afterwards. */
+static void cancel(world_t *w, kvcl_store_h store, const kvcl_key_t *keys, uint64_t flags)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    part_t             part   = {.local = stored, .n_local = KEYS, .n = KEYS};
+    const size_t       bytes  = block_bytes(&stored);
+    kvcl_cache_h       cache  = make_destination(w, &part);
+    uint8_t            *then = malloc(KEYS * bytes), *now = malloc(bytes);
+    uint32_t           ids[KEYS], i;
+    kvcl_sel_t         local = {.blocks = ids, .n_blocks = KEYS};
+    kvcl_status_t      status;
+    kvcl_req_h         req;
+
+    for (i = 0; i < KEYS; ++i) {
+        ids[i] = i;
+    }
+    params.flags = flags;
+    KVCL_TRY(kvcl_store_get_part(store, keys, KEYS, NULL, NULL, cache, &local, part.status, &params, &req));
+    kvcl_req_cancel(req);
+    status = wait_for(req);
+    CHECK(w, (status == KVCL_OK) || (status == KVCL_ERR_CANCELED), "%s", kvcl_status_text(status));
+    for (i = 0; i < KEYS; ++i) {
+        CHECK(w, (part.status[i] == KVCL_OK) || (status == KVCL_ERR_CANCELED), "block %u: %s", i,
+              kvcl_status_text(part.status[i]));
+        KVCL_TRY(kvcl_cache_read_block(cache, i, then + (i * bytes), bytes));
+    }
+    nap(1000000);
+    for (i = 0; i < KEYS; ++i) {
+        KVCL_TRY(kvcl_cache_read_block(cache, i, now, bytes));
+        CHECK(w, memcmp(then + (i * bytes), now, bytes) == 0, "block %u changed after the end", i);
+    }
+    kvcl_cache_destroy(cache);
+    free(then);
+    free(now);
+}
+
 static void random_parts(world_t *w, uint64_t flags, unsigned rounds)
 {
     kvcl_key_t   keys[KEYS], some_keys[KEYS];
@@ -250,6 +286,7 @@ static void random_parts(world_t *w, uint64_t flags, unsigned rounds)
         get_part(w, store, some_keys, &part, flags, KVCL_ERR_NOT_FOUND);
         CHECK(w, (part.status[absent] == KVCL_ERR_NOT_FOUND) &&
                      ((part.n == 1) || (part.status[(absent + 1) % part.n] == KVCL_OK)), "statuses");
+        cancel(w, store, keys, flags);
     }
     sync_all(w);
     kvcl_store_close(store);

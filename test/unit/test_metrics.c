@@ -183,6 +183,19 @@ START_TEST(silent_clients_keep_nobody_out)
 }
 END_TEST
 
+/* One that sends a little and then nothing is dropped, also where nobody needs its place. */
+START_TEST(a_silent_client_is_dropped)
+{
+    char                where[KVCL_HOSTPORT_MAX];
+    kvcl_metrics_port_t *port = open_port(write_short, where);
+    int                 fd    = dial(where);
+
+    say(fd, "GET /metrics");
+    free(hear(fd));
+    kvcl_metrics_port_close(port);
+}
+END_TEST
+
 /* Clients that ask and do not read hold a text each at most, and nobody else up; one that reads gets all of it. */
 START_TEST(clients_that_do_not_read_hold_nobody_up)
 {
@@ -382,6 +395,7 @@ int main(void)
     tcase_add_test(tc, requests_are_answered_or_refused);
     tcase_add_test(tc, many_requests_make_few_texts);
     tcase_add_test(tc, silent_clients_keep_nobody_out);
+    tcase_add_test(tc, a_silent_client_is_dropped);
     tcase_add_test(tc, clients_that_do_not_read_hold_nobody_up);
     tcase_add_test(tc, nothing_spins);
     tcase_add_test(tc, a_context_serves_its_counters);
