@@ -2,6 +2,7 @@
 parameters, and both ends of a handover over contexts of this process.
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -42,10 +43,10 @@ def test_each_head_comes_from_a_rank_that_has_it(heads, theirs, ours):
                 assert part.their_parts == len(held)
             for a, b in zip(part.theirs, part.ours):
                 got[b] = held[a]
-            told[part.peer].append(part.readers)
+            told[part.peer].append((part.reader, part.readers))
         assert [got[i] for i in range(len(mine))] == mine
-    for counts in told.values():  # each rank knows when all have read
-        assert counts and set(counts) == {len(counts)}
+    for readers in told.values():  # each rank knows when all have read
+        assert readers and sorted(readers) == [(number, len(readers)) for number in range(len(readers))]
 
 
 # ---- the plan ----
@@ -185,7 +186,7 @@ def test_blocks_are_read_and_their_lease_ends(ends):
     leases, peers, ours, _ = ends
     leases.set(Lease("r", 5, b"n" * 32))
     source = Source((leases.address,), (3, 9, 4), 5, b"n" * 32)
-    assert wait(peers.read(source, PARTS, [10, 11], 1, 0), peers) == [kvcl.Status.OK] * 4
+    assert wait(peers.read(source, PARTS, [10, 11], 1), peers) == [kvcl.Status.OK] * 4
     assert [ours.read(20 + i)[0] for i in range(4)] == [19, 20, 9, 10]
     poll_until(leases, lambda: leases._open["r"].read)
     assert "r" in leases  # until its request has ended
@@ -199,12 +200,50 @@ def test_blocks_whose_lease_has_ended_are_not_read(ends):
     leases.set(Lease("r", 5, b"n" * 32))
     for source in (Source((leases.address,), (3,), 5, b"m" * 32), Source((leases.address,), (3,), 6, b"n" * 32)):
         with pytest.raises(kvcl.Stale, match="given these blocks to others"):
-            wait(peers.read(source, PARTS, [10], 0, 0), peers)
+            wait(peers.read(source, PARTS, [10], 0), peers)
     leases.drop(["r"])
     with pytest.raises(kvcl.Stale):
-        wait(peers.read(Source((leases.address,), (3,), 5, b"n" * 32), PARTS, [10], 0, 0), peers)
+        wait(peers.read(Source((leases.address,), (3,), 5, b"n" * 32), PARTS, [10], 0), peers)
     leases.set(Lease("r", 5, b"n" * 32))
-    assert wait(peers.read(Source((leases.address,), (3,), 5, b"n" * 32), PARTS, [10], 0, 0), peers)
+    assert wait(peers.read(Source((leases.address,), (3,), 5, b"n" * 32), PARTS, [10], 0), peers)
+
+
+@pytest.mark.parametrize("heads, theirs, ours", [(2, 2, 1), (2, 1, 2), (4, 2, 2), (1, 2, 2), (2, 4, 2), (4, 4, 1)])
+def test_engines_of_any_sizes_hand_over_each_head(tmp_path, monkeypatch, heads, theirs, ours):
+    """One context for each rank. heads 1: MLA's latent, which all ranks have."""
+    (tmp_path / "secret").write_text("a secret of 24 letters..")
+    (tmp_path / "secret").chmod(0o600)
+    monkeypatch.setenv("KVCL_SECRET_FILE", str(tmp_path / "secret"))
+    with contextlib.ExitStack() as stack:
+        first, second = ([stack.enter_context(kvcl.Context(boot="self")) for _ in range(n)] for n in (theirs, ours))
+        leases, reads, caches = [], [], []
+        for rank, context in enumerate(first):
+            held = _handover._held(heads, theirs, rank)
+            cache = context.cache(CACHE, kvcl.Layout.bytes(16 * len(held), BLOCK))
+            for block in range(16):
+                for part, head in enumerate(held):
+                    cache.write(block * len(held) + part, bytes([16 * head + block]) * BLOCK)
+            caches.append(cache)
+            leases.append(Leases(context, 60.0, log))
+            leases[-1].set(Lease("r", 5, b"n" * 32))
+            leases[-1].ended("r")
+        source = Source(tuple(one.address for one in leases), (9, 3, 4), 5, b"n" * 32)
+        for rank, context in enumerate(second):
+            held = _handover._held(heads, ours, rank)
+            cache = context.cache(CACHE, kvcl.Layout.bytes(16 * len(held), BLOCK))
+            peers = Peers(context, cache, {"timeout": 10.0, "handover_timeout": 10.0})
+            parts = _handover.parts(heads, ours, rank, theirs)
+            reads.append((held, cache, peers, peers.read(source, parts, [1, 2], 1)))
+        for held, cache, peers, call in reads:
+            assert wait(call, peers) == [kvcl.Status.OK] * 2 * len(held)
+            for i, block in enumerate((3, 4)):
+                for part, head in enumerate(held):
+                    assert cache.read((1 + i) * len(held) + part) == bytes([16 * head + block]) * BLOCK
+        for one in leases:  # each rank knows when all have read it
+            poll_until(one, lambda one=one: "r" not in one)
+            assert one.late == 0
+        for one in leases:
+            one.close()
 
 
 def test_all_readers_are_waited_for_and_one_may_say_that_it_will_not_read(ends):
@@ -212,12 +251,12 @@ def test_all_readers_are_waited_for_and_one_may_say_that_it_will_not_read(ends):
     leases.set(Lease("r", 0, b"n" * 32))
     leases.ended("r")
     source = Source((leases.address,), (3,), 0, b"n" * 32)
-    two = [dataclasses.replace(PARTS[0], readers=2)]
-    wait(peers.read(source, two, [1], 0, 1), peers)
-    wait(peers.read(source, two, [1], 0, 1), peers)  # the same reader again
+    two, other = ([dataclasses.replace(PARTS[0], readers=2, reader=one)] for one in (1, 0))
+    wait(peers.read(source, two, [1], 0), peers)
+    wait(peers.read(source, two, [1], 0), peers)  # the same reader again
     poll_until(leases, lambda: leases._open["r"].readers == {1})
     assert "r" in leases
-    wait(peers.read(source, two, [], 0, 0), peers)
+    wait(peers.read(source, other, [], 0), peers)
     poll_until(leases, lambda: "r" not in leases)
 
 
@@ -241,24 +280,24 @@ def test_an_engine_that_is_gone_or_answers_nothing_fails_the_read_alone(ends, tm
     peers._options["handover_timeout"] = 1.0
     for wrong in (address, "no address"):
         with pytest.raises(kvcl.KvclError):
-            wait(peers.read(Source((wrong,), (3,), 0, b"n" * 32), PARTS, [1], 0, 0), peers)
+            wait(peers.read(Source((wrong,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
     with kvcl.Context(boot="self") as silent:  # it accepts nobody
         with pytest.raises(kvcl.TimedOut):
-            wait(peers.read(Source((silent.address,), (3,), 0, b"n" * 32), PARTS, [1], 0, 0), peers)
-    assert wait(peers.read(Source((leases.address,), (3,), 0, b"n" * 32), PARTS, [1], 0, 0), peers)
+            wait(peers.read(Source((silent.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
+    assert wait(peers.read(Source((leases.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
 
 
 def test_wrong_ids_and_notifications_harm_nobody(ends):
     leases, peers, _, _ = ends
     leases.set(Lease("r", 0, b"n" * 32))
     with pytest.raises(kvcl.KvclError):
-        wait(peers.read(Source((leases.address,), (9999,), 0, b"n" * 32), PARTS, [1], 0, 0), peers)
+        wait(peers.read(Source((leases.address,), (9999,), 0, b"n" * 32), PARTS, [1], 0), peers)
     comm = peers._peers[leases.address].comm
     for bad in (b"", b"x" * 7, b"n" * 32 + b"\xff" * 8, b"n" * 32 + bytes(8)):
         comm.notify(0, bad).wait()
     leases.poll()
     assert "r" in leases and not leases._open["r"].readers
-    assert wait(peers.read(Source((leases.address,), (3,), 0, b"n" * 32), PARTS, [1], 0, 0), peers)
+    assert wait(peers.read(Source((leases.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
 
 
 def test_random_handovers_end_with_their_bytes_or_an_error(ends):
@@ -269,7 +308,7 @@ def test_random_handovers_end_with_their_bytes_or_an_error(ends):
     for turn in range(60):
         name, slot, blocks = rand.randbytes(32), rand.randrange(_handover.SLOTS), rand.sample(range(32), 4)
         leases.set(Lease("r", slot, name))
-        call = peers.read(Source((leases.address,), tuple(blocks), slot, name), PARTS, [0, 1, 2, 3], 0, 0)
+        call = peers.read(Source((leases.address,), tuple(blocks), slot, name), PARTS, [0, 1, 2, 3], 0)
         if rand.random() < 0.5:  # the blocks are given to others meanwhile
             leases.drop(["r"])
             for block in blocks:

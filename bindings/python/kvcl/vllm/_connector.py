@@ -262,7 +262,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         layers = len(tensors) if self._by_layer else 0
         link = Link(self._options, logger, self._text, pages.layout.block_bytes, prepare, layers)
         self._transfers = Transfers(link, self._base, slices, saves, logger, self._by_layer)
-        self._transfers.parts, self._transfers.rank = parts, engine.tp_rank
+        self._transfers.parts = parts
         self._link = link
         link.start()
         logger.info("KVCL: %d blocks of %d bytes for each block of %d tokens", len(slices), pages.layout.block_bytes,

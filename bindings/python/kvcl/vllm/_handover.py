@@ -77,6 +77,7 @@ class Part:
     ours: Tuple[int, ...]
     their_parts: int    # of a block, at that rank
     readers: int        # how many ranks read from that one
+    reader: int = 0     # this rank's number among them
 
 
 def _held(heads: int, tp: int, rank: int) -> List[int]:
@@ -103,8 +104,11 @@ def parts(heads: int, tp: int, rank: int, theirs: int) -> List[Part]:
     """What a rank of tp reads from the ranks of an engine of size theirs. heads: of the model, of which each size
     divides the other."""
     shares = [_share(heads, tp, one, theirs) for one in range(tp)]
-    out = [Part(peer, tuple(a for a, _ in pairs), tuple(b for _, b in pairs), len(_held(heads, theirs, peer)),
-                sum(peer in share for share in shares)) for peer, pairs in shares[rank].items()]
+    out = []
+    for peer, pairs in shares[rank].items():
+        readers = [one for one, share in enumerate(shares) if peer in share]
+        out.append(Part(peer, tuple(a for a, _ in pairs), tuple(b for _, b in pairs), len(_held(heads, theirs, peer)),
+                        len(readers), readers.index(rank)))
     if rank == 0:
         used = {peer for share in shares for peer in share}
         out += [Part(peer, (), (), 0, 1) for peer in range(theirs) if peer not in used]

@@ -17,7 +17,7 @@ from ._handover import SLOTS, Lease, Part, Source
 
 TABLE, CACHE = "vllm.leases", "vllm"
 NAME = 32
-READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's rank, how many readers there are
+READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's number, how many readers there are
 SCRATCH = 256                   # reads of slots under way
 ACCEPT = 2.0                    # seconds
 
@@ -143,10 +143,10 @@ class Peers:
         if self._calls:
             self._calls = [call for call in self._calls if not call._advance()]
 
-    def read(self, source: Source, parts: List[Part], blocks: List[int], first: int, reader: int) -> kvcl.Call:
+    def read(self, source: Source, parts: List[Part], blocks: List[int], first: int) -> kvcl.Call:
         """Read the source's blocks from its block first on into these; none: say only that they will not be read.
-        reader: this rank's number. The result is a Status for each part of each block."""
-        call = kvcl.Call(self._read(source, parts, blocks, first, reader))
+        The result is a Status for each part of each block."""
+        call = kvcl.Call(self._read(source, parts, blocks, first))
         if not call._advance():
             self._calls.append(call)
         return call
@@ -174,7 +174,7 @@ class Peers:
 
     # ---- a read ----
 
-    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int, reader: int) -> Any:
+    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int) -> Any:
         until = time.monotonic() + self._options["handover_timeout"]
         comms: Dict[int, kvcl.Comm] = {}
         for part in parts:
@@ -193,7 +193,7 @@ class Peers:
                                   for part in read])
             yield from self._check(source, [comms[part.peer] for part in read])
         for part in parts:
-            comms[part.peer].notify(0, READ.pack(source.name, reader if part.ours else 0, part.readers))
+            comms[part.peer].notify(0, READ.pack(source.name, part.reader, part.readers))
         return [kvcl.Status.OK] * (len(blocks) * each)
 
     def _get(self, comm: kvcl.Comm, part: Part, theirs: Any, blocks: List[int], each: int) -> kvcl.Request:

@@ -43,7 +43,6 @@ class Transfers:
         self.leases: Any = None  # _peers.Leases and Peers, once there is a context
         self.peers: Any = None
         self.parts: Any = None   # of a source's number of ranks: what this rank reads from them (_handover.parts)
-        self.rank = 0
         self._computing: List[kvcl.Layers] = []  # of saves whose blocks are being computed
         self._saves = saves
         self.cache: Optional[kvcl.Cache] = None
@@ -82,7 +81,7 @@ class Transfers:
         if self.peers is None:
             return None
         try:
-            return self.peers.read(source, self.parts(len(source.peers)), blocks, first, self.rank)
+            return self.peers.read(source, self.parts(len(source.peers)), blocks, first)
         except Exception as error:  # noqa: B902: of this handover alone
             self._log.warning("KVCL: a handover failed: %s", error)
             return None
