@@ -157,7 +157,8 @@ def ends(tmp_path, monkeypatch):
         for i in range(64):
             theirs.write(i, bytes([i + 1]) * BLOCK)
         leases = Leases(one, 60.0, log)
-        peers = Peers(two, ours, {"timeout": 10.0, "handover_timeout": 10.0})
+        peers = Peers({"timeout": 10.0, "handover_timeout": 10.0})
+        peers.open(two, ours)
         yield leases, peers, ours, theirs
         leases.close()
 
@@ -231,7 +232,8 @@ def test_engines_of_any_sizes_hand_over_each_head(tmp_path, monkeypatch, heads, 
         for rank, context in enumerate(second):
             held = _handover._held(heads, ours, rank)
             cache = context.cache(CACHE, kvcl.Layout.bytes(16 * len(held), BLOCK))
-            peers = Peers(context, cache, {"timeout": 10.0, "handover_timeout": 10.0})
+            peers = Peers({"timeout": 10.0, "handover_timeout": 10.0})
+            peers.open(context, cache)
             parts = _handover.parts(heads, ours, rank, theirs)
             reads.append((held, cache, peers, peers.read(source, parts, [1, 2], 1)))
         for held, cache, peers, call in reads:

@@ -6,9 +6,9 @@ import functools
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
-from vllm.distributed.kv_transfer.kv_connector.v1.base import (KVConnectorBase_V1, KVConnectorMetadata,
-                                                               KVConnectorRole, KVConnectorWorkerMetadata,
-                                                               SupportsHMA)
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (KVConnectorBase_V1, KVConnectorHandshakeMetadata,
+                                                               KVConnectorMetadata, KVConnectorRole,
+                                                               KVConnectorWorkerMetadata, SupportsHMA)
 from vllm.logger import init_logger
 
 import kvcl
@@ -25,6 +25,7 @@ logger = init_logger("vllm.kvcl")  # below vLLM's own, so that its settings of l
 
 
 _ENDED_EARLY = ("FINISHED_ABORTED", "FINISHED_ERROR", "FINISHED_IGNORED")
+ADDRESS = 5.0  # seconds that the start of the engine waits for its ranks' addresses
 
 
 class Metadata(KVConnectorMetadata):
@@ -32,6 +33,13 @@ class Metadata(KVConnectorMetadata):
 
     def __init__(self, work: Work) -> None:
         self.work = work
+
+
+class Address(KVConnectorHandshakeMetadata):
+    """What a worker's side tells when the engine starts: the address by which other engines reach this rank."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
 
 
 class Ended(KVConnectorWorkerMetadata):
@@ -222,6 +230,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def take_events(self) -> List[Any]:
         return [_stats.event(one, self._engine.block_size) for one in self._plan.take_stored()]
 
+    @_guarded(lambda: None)
+    def set_xfer_handshake_metadata(self, metadata: Dict[int, KVConnectorHandshakeMetadata]) -> None:
+        self._plan.peers.update({rank: one.address for rank, one in metadata.items() if isinstance(one, Address)})
+
     # ---- the workers' side ----
 
     @_guarded(lambda: None)
@@ -245,8 +257,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             transfers = self._transfers
             assert transfers is not None
             transfers.cache = context.cache(_peers.CACHE, pages.layout, bases)
-            if self._direct and self._loads:
-                transfers.peers = _peers.Peers(context, transfers.cache, self._options)
+            if transfers.peers is not None:
+                transfers.peers.open(context, transfers.cache)
             if self._direct and self._saves:
                 transfers.leases = _peers.Leases(context, self._options["handover_timeout"], logger)
 
@@ -263,10 +275,23 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         link = Link(self._options, logger, self._text, pages.layout.block_bytes, prepare, layers)
         self._transfers = Transfers(link, self._base, slices, saves, logger, self._by_layer)
         self._transfers.parts = parts
+        if self._direct and self._loads:
+            self._transfers.peers = _peers.Peers(self._options)
         self._link = link
         link.start()
         logger.info("KVCL: %d blocks of %d bytes for each block of %d tokens", len(slices), pages.layout.block_bytes,
                     engine.block_size)
+
+    @_guarded(lambda: None)
+    def get_handshake_metadata(self) -> Optional[KVConnectorHandshakeMetadata]:
+        """Waits until the rank has an address, or has none at the first attempt: a later one is told in a step."""
+        if self._link is None or not (self._direct and self._saves):
+            return None
+        self._link.tried.wait(ADDRESS)
+        if self._transfers is None or self._transfers.leases is None:
+            return None
+        self._told_address = True
+        return Address(self._transfers.leases.address)
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         super().bind_connector_metadata(connector_metadata)

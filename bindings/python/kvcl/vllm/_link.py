@@ -31,6 +31,7 @@ class Link:
         self._told = ""
         self.client: Optional[kvcl.StoreClient] = None
         self.connections = 0
+        self.tried = threading.Event()  # prepare() has returned, or the first attempt has failed
         self._thread = threading.Thread(target=self._run, name="kvcl.vllm", daemon=True)
 
     def start(self) -> None:
@@ -86,6 +87,7 @@ class Link:
                 try:
                     self._connect()
                 except Exception as error:  # noqa: B902: the engine goes on whatever it is
+                    self.tried.set()
                     self._tell(f"{type(error).__name__}: {error}")
                     self._wake.wait(self._options["retry"])
                     self._wake.clear()
@@ -110,6 +112,7 @@ class Link:
                 context.close()
                 raise
             self._context = context
+            self.tried.set()
         if self._options["store"] == "none":
             return
         client = kvcl.StoreClient(self._context, block_bytes=self._block_bytes, text=self._text,

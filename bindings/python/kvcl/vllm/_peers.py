@@ -129,14 +129,20 @@ class _Peer:
 
 
 class Peers:
-    """cache: of this rank's blocks. options: timeout, handover_timeout."""
+    """options: timeout, handover_timeout. Reads wait until it is open."""
 
-    def __init__(self, context: kvcl.Context, cache: kvcl.Cache, options: Any) -> None:
-        self._context, self._cache, self._options = context, cache, options
-        self._scratch = context.cache("vllm.slots", kvcl.Layout.bytes(SCRATCH, NAME))
+    def __init__(self, options: Any) -> None:
+        self._options = options
         self._free = list(range(SCRATCH))
+        self._open = False
         self._peers: Dict[str, _Peer] = {}
         self._calls: List[kvcl.Call] = []
+
+    def open(self, context: kvcl.Context, cache: kvcl.Cache) -> None:
+        """cache: of this rank's blocks. By any thread."""
+        self._context, self._cache = context, cache
+        self._scratch = context.cache("vllm.slots", kvcl.Layout.bytes(SCRATCH, NAME))
+        self._open = True
 
     def progress(self) -> None:
         """Move all reads as far as they go. Never waits."""
@@ -177,15 +183,15 @@ class Peers:
     def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int) -> Any:
         until = time.monotonic() + self._options["handover_timeout"]
         comms: Dict[int, kvcl.Comm] = {}
-        for part in parts:
-            while part.peer not in comms:
-                comm = self._peer(source.peers[part.peer])
+        while len(comms) < len(parts):  # all connect at once
+            for part in parts if self._open else ():
+                comm = comms.get(part.peer) or self._peer(source.peers[part.peer])
                 if comm is not None:
                     comms[part.peer] = comm
-                elif time.monotonic() > until:
+            if len(comms) < len(parts):
+                if time.monotonic() > until:
                     raise kvcl.TimedOut("the prefill engine did not answer")
-                else:
-                    yield None
+                yield None
         each = sum(len(part.ours) for part in parts)
         if blocks:
             theirs, read = source.blocks[first:first + len(blocks)], [part for part in parts if part.ours]
