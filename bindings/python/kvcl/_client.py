@@ -50,6 +50,16 @@ class Call:
             raise self.error
         return self._result
 
+    def wait_step(self, seconds: float) -> None:
+        """Wait, at most so long, for what the call waits for: progress() moves it then. Blocks."""
+        if self._waiting is None:
+            time.sleep(min(seconds, 0.0001))
+            return
+        try:
+            self._waiting.wait(seconds)
+        except KvclError:
+            pass  # progress() sees it
+
     def _advance(self) -> bool:
         while True:
             if self._waiting is not None and not self._waiting.done():
@@ -203,11 +213,8 @@ class StoreClient:
         """Drive a call to its end; its result. Blocks, by the deadlines of its steps."""
         while not call.done:
             self.progress()
-            if not call.done and call._waiting is not None:
-                try:
-                    call._waiting.wait(1.0)
-                except KvclError:
-                    pass  # progress() sees it
+            if not call.done:
+                call.wait_step(1.0)
         return call.result
 
     def _post(self, steps: Steps) -> Call:

@@ -142,6 +142,26 @@ def test_a_handover_that_is_not_needed_is_told():
         assert plan.step([], lambda r: []).unread == []
 
 
+def test_a_step_waits_only_for_an_engine_that_was_read_before():
+    params = handed(tp=2)[2]
+    plan = taken(params)
+    other = dict(params, kvcl_peers=["x", "y"])
+    for request, given in (("again", params), ("other", other)):
+        plan.add(request, 300, hashes(2), given, b"t")
+    assert not plan.answers("d")
+    plan.load("d", 0, 300, [20, 21, 22])
+    assert not plan.answers("d") and not plan.answers("again")
+    plan.loaded(["d", "unknown"])
+    assert plan.answers("again") and not plan.answers("other")
+    plan.load("again", 0, 299, [30, 31, 32], waited=True)
+    load = plan.step([], lambda r: []).loads[1]
+    assert load.waited and load.blocks == [30, 31, 32] and load.parts == []
+    plan.add("third", 300, hashes(2), params, b"t")
+    assert plan.answers("third") and plan.load_failed([31]) == ["again"] and not plan.answers("third")
+    plan.loaded(["again"])  # it has failed
+    assert not plan.answers("third")
+
+
 # ---- both ends ----
 
 
@@ -207,6 +227,24 @@ def test_blocks_whose_lease_has_ended_are_not_read(ends):
         wait(peers.read(Source((leases.address,), (3,), 5, b"n" * 32), PARTS, [10], 0), peers)
     leases.set(Lease("r", 5, b"n" * 32))
     assert wait(peers.read(Source((leases.address,), (3,), 5, b"n" * 32), PARTS, [10], 0), peers)
+
+
+def test_a_read_waits_until_its_engine_is_open(ends, tmp_path):
+    leases, peers, ours, _ = ends
+    leases.set(Lease("r", 5, b"n" * 32))
+    source = Source((leases.address,), (3,), 5, b"n" * 32)
+    early = Peers({"timeout": 10.0, "handover_timeout": 10.0})
+    call = early.read(source, PARTS, [10], 0)
+    early.progress()
+    assert not call.done
+    late = Peers({"timeout": 10.0, "handover_timeout": 0.05})
+    with pytest.raises(kvcl.TimedOut, match="did not answer"):
+        wait(late.read(source, PARTS, [10], 0), late)
+    with pytest.raises(kvcl.TimedOut, match="did not answer"):
+        wait(early.read(source, PARTS, [10], 0, 0.05), early)
+    with kvcl.Context(boot="self") as context:
+        early.open(context, context.cache(CACHE, kvcl.Layout.bytes(64, BLOCK)))
+        assert wait(call, early) == [kvcl.Status.OK] * 2
 
 
 @pytest.mark.parametrize("heads, theirs, ours", [(2, 2, 1), (2, 1, 2), (4, 2, 2), (1, 2, 2), (2, 4, 2), (4, 4, 1)])

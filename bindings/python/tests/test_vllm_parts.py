@@ -27,7 +27,7 @@ def hashes(n, salt="h"):
 
 def test_options_have_defaults_and_are_listed():
     read = _options.read({"store": "/s", "timeout": 3, "min_tokens": 5.0})
-    assert (read["load"], read["save"], read["timeout"], read["min_tokens"]) == ("async", "prompt", 3.0, 5)
+    assert (read["load"], read["save"], read["timeout"], read["min_tokens"]) == ("auto", "prompt", 3.0, 5)
     printed = subprocess.run([sys.executable, "-m", "kvcl.vllm"], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert all(f"\n{option.name} " in "\n" + printed for option in _options.OPTIONS)
 
@@ -35,7 +35,7 @@ def test_options_have_defaults_and_are_listed():
 @pytest.mark.parametrize("given, sentence", [
     ({"store": "/s", "laod": "sync"}, "no option 'laod': did you mean 'load'?"),
     ({"store": "/s", "xyz": 1}, "no option 'xyz': there are store"),
-    ({"store": "/s", "load": "later"}, "option load is 'later': one of async, sync is possible"),
+    ({"store": "/s", "load": "later"}, "option load is 'later': one of auto, async, sync is"),
     ({"store": "/s", "timeout": "3"}, "option timeout is '3': a number is needed"),
     ({"store": "/s", "timeout": 0}, "option timeout is 0: seconds are needed, above 0"),
     ({"store": "/s", "retry": True}, "option retry is True: a number is needed"),
@@ -181,9 +181,17 @@ def test_loaded_blocks_are_not_saved_again_unless_they_failed():
     assert work.loads == [Load("r", names[1:3], [10, 11])] and plan.step([], lambda r: []).loads == []
     table = [9, 10, 11, 12, 13, 14]
     assert saves(plan.step([("r", 700)], lambda r: table)) == [("r", [names[0], *names[3:5]], [9, 12, 13])]
-    plan.load_failed([11])
+    assert plan.load_failed([11]) == []
     assert plan.wanted("r", 700, 0) == (0, [])
     assert saves(plan.step([("r", 700)], lambda r: table)) == [("r", names[1:5], [10, 11, 12, 13])]
+
+
+def test_requests_whose_step_waited_for_a_load_that_failed_are_named():
+    plan = Plan(128, "none")
+    for number, name in enumerate(("a", "b", "c")):
+        plan.add(name, 300, hashes(2, name), None)
+        plan.load(name, 0, 256, [10 * number, 10 * number + 1, 10 * number + 2], waited=name != "b")
+    assert plan.load_failed([1, 11]) == ["a"] and plan.load_failed([20]) == ["c"] and plan.load_failed([22]) == []
 
 
 def test_blocks_are_kept_while_saves_are_under_way():
@@ -240,6 +248,9 @@ class FakeCall:
     def __init__(self, result=None, error=None, done=True):
         self.result, self.error, self.done = result, error, done
 
+    def wait_step(self, seconds):
+        pass
+
 
 class FakeLink:
     """A store whose answers the test decides."""
@@ -252,6 +263,9 @@ class FakeLink:
 
     def progress(self):
         pass
+
+    def wait(self, call, seconds):
+        self.waited = seconds
 
     def _post(self, *what):
         call = FakeCall(done=False)
@@ -291,6 +305,18 @@ def test_a_lookup_is_asked_once_and_its_answer_stays():
     assert len(link.calls) == 1 and len(link.answer(7)[1]) == 8
     assert look.ask("r", 700, 128) == 384 and look.ask("r", 700, 128) == 384 and not link.calls
     assert look.ask("r", 700, 256) is None and len(link.calls) == 1  # the engine's own cache has more meanwhile
+
+
+def test_a_lookup_with_patience_waits_for_its_answer_once():
+    plan, _ = plan_with()
+    link = FakeLink()
+    look = lookups(plan, link)
+    link.wait = lambda call, seconds: link.answer(3 * seconds)
+    assert look.ask("r", 700, 128, 2) == 384 and look.ask("r", 700, 128, 2) == 384 and not link.calls
+    link.wait = lambda call, seconds: setattr(link, "waited", seconds)  # no answer in this time
+    assert look.ask("r", 700, 0, 2) is None and link.waited == 2
+    link.waited = None
+    assert look.ask("r", 700, 0, 2) is None and link.waited is None and len(link.calls) == 1
 
 
 def test_a_lookup_without_store_answer_or_time_is_a_miss():
@@ -400,6 +426,17 @@ def test_without_a_store_a_load_fails_at_once_and_a_save_is_none():
     moves.load(Load("a", hashes(2), [1, 2]))
     moves.save(Save("a", hashes(2), [1, 2]))
     assert moves.finished() == (set(), {"a"}) and moves.failed() == {1, 2} and moves.take_done() == {"a": 1}
+
+
+def test_a_load_that_no_step_waits_for_moves_between_layers():
+    link = FakeLink()
+    moves, looks = transfers(link), []
+    link.progress = lambda: looks.append(1)
+    moves.between_layers()
+    assert not looks  # nothing is loaded
+    moves.load(Load("a", hashes(1), [1]))
+    moves.between_layers()
+    assert looks
 
 
 def test_a_waited_load_is_not_named_and_its_partial_block_is_removed():

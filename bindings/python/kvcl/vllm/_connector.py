@@ -23,7 +23,8 @@ from ._transfers import Transfers
 
 logger = init_logger("vllm.kvcl")  # below vLLM's own, so that its settings of logging hold
 
-
+ANSWER = 0.001    # seconds that a step with nothing to compute waits for the store's answer
+SHORT = 64 << 20  # bytes of the loads of one rank that such a step waits for
 _ENDED_EARLY = ("FINISHED_ABORTED", "FINISHED_ERROR", "FINISHED_IGNORED")
 ADDRESS = 5.0  # seconds that the start of the engine waits for its ranks' addresses
 
@@ -84,7 +85,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._told: Set[str] = set()
         self._link: Optional[Link] = None
         self._work = Work()
-        self._asked: Dict[str, int] = {}  # tokens in this engine's own cache, of requests that were looked up
+        self._asked: Dict[str, Tuple[int, bool]] = {}  # requests that were looked up: tokens in this engine's own
+                                                       # cache, and whether a step waits for the others
+        self._computing: Set[str] = set()  # the requests of the last step
+        self._short = SHORT                # bytes left of those that the next step may wait for
         self._lost: List[Load] = []       # loads that a worker without a form of memory to share was given
         self._lost_blocks: Set[int] = set()
         self._unsaved: Dict[str, int] = {}
@@ -95,6 +99,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._engine = _identity.engine(vllm_config, kv_cache_config, self._options, tp_rank)
         self._loads, self._saves = transfer.is_kv_consumer, transfer.is_kv_producer
         self._by_layer = self._options["by_layer"] == "yes"
+        self._may_wait = self._waits_are_safe(vllm_config, role)
         self._layer_of = {name: index for index, name in enumerate(self._engine.layers)}
         secret = _fields.tenant_secret(self._options["tenant_secret_file"])
         self._text = _fields.text(self._engine.fields, self._options["tenant"])
@@ -124,6 +129,16 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         must preempt a request."""
         return bool(self._saves and not self._loads)
 
+    def _waits_are_safe(self, vllm_config: Any, role: KVConnectorRole) -> bool:
+        """With asynchronous scheduling vLLM has begun the next step when it learns that a load of this one failed. It
+        computes the blocks again, but keeps the token that the next step made out of blocks that were not there."""
+        if not vllm_config.scheduler_config.async_scheduling or self._options["load_errors"] == "fail":
+            return True
+        if self._options["load"] == "sync" and role == KVConnectorRole.SCHEDULER:
+            logger.warning("KVCL: load is sync, which asynchronous scheduling does not allow: loads are async. Give "
+                           "--no-async-scheduling, or load_errors fail")
+        return False
+
     def shutdown(self) -> None:
         link, self._link = self._link, None
         if link is not None:
@@ -151,19 +166,31 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
 
     @_guarded(lambda: (0, False))
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> Tuple[Optional[int], bool]:
-        if not self._loads or self._link is None or request.request_id not in self._plan:
+        name = request.request_id
+        if not self._loads or self._link is None or name not in self._plan:
             return 0, False
-        tokens = self._lookups.ask(request.request_id, request.num_tokens, num_computed_tokens)
+        alone = self._computing <= {name}
+        tokens = self._lookups.ask(name, request.num_tokens, num_computed_tokens, ANSWER if alone else 0.0)
         if tokens is None:
             return None, False
-        self._asked[request.request_id] = num_computed_tokens
+        waits = self._waits(name, tokens, alone)
+        if waits:
+            tokens = min(tokens, request.num_tokens - 1 - num_computed_tokens)  # the step computes one at least
+        self._asked[name] = (num_computed_tokens, waits)
         if tokens < max(1, self._options["min_tokens"]):
             return 0, False
-        return tokens, not self._waits(request)
+        return tokens, not waits
 
-    def _waits(self, request: Any) -> bool:
-        """Whether the step that needs its load waits for it."""
-        return self._options["load"] == "sync" and not self._plan.expects(request.request_id)
+    def _waits(self, request: str, tokens: int, alone: bool) -> bool:
+        """Whether the step that needs its load waits for it, which saves vLLM several steps. alone: nothing else is
+        computed meanwhile."""
+        how, size = self._options["load"], tokens * self._engine.token_bytes
+        if not self._may_wait or how == "async" or (self._plan.expects(request) and not self._plan.answers(request)):
+            return False
+        if how == "auto" and not (alone and size <= self._short):
+            return False
+        self._short -= size
+        return True
 
     @_guarded(lambda: None)
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -171,8 +198,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             return
         self._lookups.forget(request.request_id)
         if num_external_tokens > 0:
-            self._plan.load(request.request_id, self._asked[request.request_id], num_external_tokens,
-                            blocks.get_block_ids()[0], self._waits(request))
+            computed, waits = self._asked[request.request_id]
+            self._plan.load(request.request_id, computed, num_external_tokens, blocks.get_block_ids()[0], waits)
         else:
             self._plan.not_read(request.request_id)
         self._asked.pop(request.request_id, None)
@@ -181,6 +208,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
         if self._link is None:
             return Metadata(Work())
+        self._computing, self._short = set(scheduler_output.num_scheduled_tokens), SHORT
         return Metadata(self._plan.step(self._steps(scheduler_output), self._blocks_of(scheduler_output),
                                         scheduler_output.preempted_req_ids or ()))
 
@@ -213,13 +241,24 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
                 self._plan.told(told)
         self._plan.freed(connector_output.finished_sending or ())
         if connector_output.invalid_block_ids:
-            self._plan.load_failed(connector_output.invalid_block_ids)
+            self._hide(self._plan.load_failed(connector_output.invalid_block_ids), connector_output.invalid_block_ids)
+        self._plan.loaded(connector_output.finished_recving or ())
+
+    def _hide(self, requests: List[str], failed: Set[int]) -> None:
+        """vLLM lets other requests find the blocks of a load that a step waits for from that step on, and does so
+        while it computes those that failed. It must not before they are computed."""
+        manager = self._kv_cache_manager
+        for request in requests if manager is not None else ():
+            ids = manager.get_block_ids(request)[0]
+            first = next((i for i, one in enumerate(ids) if one in failed), len(ids))
+            manager.evict_blocks(set(ids[first:]))
 
     @_guarded(lambda: (False, None))
     def request_finished_all_groups(self, request: Any, block_ids: Tuple[List[int], ...]
                                     ) -> Tuple[bool, Optional[Dict[str, Any]]]:
         self._lookups.forget(request.request_id)
         self._asked.pop(request.request_id, None)
+        self._computing.discard(request.request_id)
         status = getattr(request, "status", None)
         return self._plan.finished(request.request_id, getattr(status, "name", "") in _ENDED_EARLY)
 
@@ -337,6 +376,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def wait_for_layer_load(self, layer_name: str) -> None:
         if self._by_layer and self._transfers is not None and layer_name in self._layer_of:
             self._transfers.wait_layer(self._layer_of[layer_name])
+        elif self._transfers is not None:
+            self._transfers.between_layers()
 
     @_guarded(lambda: None)
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any, **kwargs: Any) -> None:

@@ -23,6 +23,7 @@ class Engine:
     tp_rank: int
     by_heads: bool  # a block of the store is one head (_pages.py)
     layers: List[str]
+    token_bytes: int  # of a rank, over all layers
 
     @property
     def parts(self) -> int:
@@ -89,4 +90,6 @@ def engine(config: Any, kv_config: Any, options: Any, tp_rank: int) -> Engine:
     }
     if not by_heads:
         fields["tensor-parallel size"] = tp
-    return Engine(why, fields, spec.block_size, heads, tp, tp_rank, by_heads, list(groups[0].layer_names))
+    layers = list(groups[0].layer_names)
+    return Engine(why, fields, spec.block_size, heads, tp, tp_rank, by_heads, layers,
+                  len(layers) * spec.page_size_bytes // spec.block_size)

@@ -6,6 +6,7 @@ Every change is logged once: that there is no store and why, that it was taken u
 
 import logging
 import threading
+import time
 from typing import Any, Callable, List, Optional
 
 import kvcl
@@ -55,6 +56,13 @@ class Link:
                 self._lose(client)
         if self._retired:
             self._retired = [one for one in self._retired if one.progress()]
+
+    def wait(self, call: kvcl.Call, seconds: float) -> None:
+        """Move the calls in flight until this one is done. Blocks, at most so long."""
+        until = time.monotonic() + seconds
+        while not call.done and time.monotonic() < until:
+            call.wait_step(seconds)
+            self.progress()
 
     def _lose(self, client: kvcl.StoreClient) -> None:
         if self.client is client:

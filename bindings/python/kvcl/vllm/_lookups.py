@@ -33,8 +33,8 @@ class Lookups:
         """The request was scheduled, or has ended."""
         self._open.pop(request, None)
 
-    def ask(self, request: str, tokens: int, computed: int) -> Optional[int]:
-        """The tokens beyond computed that the store has; None: ask again. Never waits."""
+    def ask(self, request: str, tokens: int, computed: int, patience: float = 0.0) -> Optional[int]:
+        """The tokens beyond computed that the store has; None: ask again. Waits at most patience seconds."""
         now = time.monotonic()
         question = self._open.get(request)
         if question is None or question.first * self._plan.size != computed:
@@ -49,19 +49,17 @@ class Lookups:
         client = self._link.ready()
         if client is None and not self._plan.expects(request):
             return 0
-        if question.call is not None:
-            self._link.progress()
-            if question.call.done:
-                found = self._found(request, question, now)
-                if found is not None:
-                    return self._plan.tokens(request, computed, question.first, found)
-        if now >= question.deadline:
+        found = self._found(request, question, now)
+        if found is None and now >= question.deadline:
             self._plan.give_up(request)
             return 0
-        if question.call is None and client is not None and now >= question.again:
+        if found is None and question.call is None and client is not None and now >= question.again:
             _, names = self._plan.wanted(request, tokens, computed)
             question.call = client.match(self._keys(names))
-        return None
+            if patience > 0:
+                self._link.wait(question.call, patience)
+                found = self._found(request, question, now)
+        return None if found is None else self._plan.tokens(request, computed, question.first, found)
 
     def _begin(self, request: str, tokens: int, computed: int, now: float) -> _Question:
         first, names = self._plan.wanted(request, tokens, computed)
@@ -70,10 +68,14 @@ class Lookups:
         return question
 
     def _found(self, request: str, question: _Question, now: float) -> Optional[int]:
-        """Leading blocks found; None: not all of a handover has arrived, or the question failed."""
-        call, question.call = question.call, None
-        question.again = now + AGAIN
-        assert call is not None
+        """Leading blocks found; None: there is no answer yet, or not all of a handover has arrived."""
+        call = question.call
+        if call is None:
+            return None
+        self._link.progress()
+        if not call.done:
+            return None
+        question.call, question.again = None, now + AGAIN
         if call.error is not None:
             return None if self._plan.expects(request) else 0
         found = call.result // self._parts

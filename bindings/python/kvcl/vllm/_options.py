@@ -25,8 +25,8 @@ OPTIONS = (
            "neither be found nor guessed"),
     Option("model", "", "the name by which engines know that they run the same weights; default: the model's name or "
            "path as vLLM was given it"),
-    Option("load", "async", "async: other requests run while blocks are loaded; sync: the step that needs them waits",
-           ("async", "sync")),
+    Option("load", "auto", "async: other requests run while blocks are loaded; sync: the step that needs them waits; "
+           "auto: it waits if no other request runs and the load is short", ("auto", "async", "sync")),
     Option("by_layer", "no", "yes: save each layer of a block while the next ones are computed; with load sync, wait "
            "for each layer where it is needed. CUDA graphs are then split at the layers", ("no", "yes")),
     Option("save", "prompt", "prompt: blocks of prompts; all: those of generated tokens too; none",

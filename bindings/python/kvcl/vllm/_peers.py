@@ -20,6 +20,7 @@ NAME = 32
 READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's number, how many readers there are
 SCRATCH = 256                   # reads of slots under way
 ACCEPT = 2.0                    # seconds
+FOREVER = float("inf")
 
 
 class _Open:
@@ -149,10 +150,12 @@ class Peers:
         if self._calls:
             self._calls = [call for call in self._calls if not call._advance()]
 
-    def read(self, source: Source, parts: List[Part], blocks: List[int], first: int) -> kvcl.Call:
+    def read(self, source: Source, parts: List[Part], blocks: List[int], first: int,
+             patience: float = FOREVER) -> kvcl.Call:
         """Read the source's blocks from its block first on into these; none: say only that they will not be read.
-        The result is a Status for each part of each block."""
-        call = kvcl.Call(self._read(source, parts, blocks, first))
+        patience: seconds to wait for a connection, at most handover_timeout. The result is a Status for each part of
+        each block."""
+        call = kvcl.Call(self._read(source, parts, blocks, first, patience))
         if not call._advance():
             self._calls.append(call)
         return call
@@ -180,8 +183,8 @@ class Peers:
 
     # ---- a read ----
 
-    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int) -> Any:
-        until = time.monotonic() + self._options["handover_timeout"]
+    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int, patience: float) -> Any:
+        until = time.monotonic() + min(patience, self._options["handover_timeout"])
         comms: Dict[int, kvcl.Comm] = {}
         while len(comms) < len(parts):  # all connect at once
             for part in parts if self._open else ():

@@ -24,7 +24,7 @@ class Load:
     names: List[bytes]
     blocks: List[int]
     parts: List[bytes] = dataclasses.field(default_factory=list)
-    waited: bool = False  # the step waits for it
+    waited: bool = False  # the step waits for it, which may be only from an engine that answers (Plan.answers)
     source: Optional[Source] = None
     first: int = 0
 
@@ -79,6 +79,8 @@ class Entry:
     failed: bool = False              # a load of it has failed: it is computed
     tail: bytes = b""                 # what its last, partial block is of
     source: Optional[Source] = None   # decode: the engine that has its blocks; None: the store, or it was read
+    peers: Tuple[str, ...] = ()       # decode: the ranks of which its blocks are being read
+    waited: bool = False              # a step waited for its load
     owner: Any = None                 # vLLM's request, if stored blocks are told
     slot: int = -1                    # prefill: of its lease
     blocks: Tuple[int, ...] = ()      # prefill: its blocks
@@ -98,6 +100,7 @@ class Plan:
         self.size, self._save, self._workers, self._base = block_size, save, workers, base
         self.peers: Dict[int, str] = {}  # the addresses of the ranks, once they accept readers
         self._slots = list(range(_handover.SLOTS - 1, -1, -1)) if base else []
+        self._answer: Set[Tuple[str, ...]] = set()  # other engines' ranks, of which the last read went well
         self._leased: Dict[str, int] = {}
         self.tells = False               # whether stored blocks are told (take_stored)
         self._telling: Dict[int, Tuple[List[Stored], int]] = {}  # saves under way: what they store, workers left
@@ -164,6 +167,12 @@ class Plan:
         """Whether the engine that computed the prompt is read itself, so that there is nothing to look for."""
         return self._entries[request].source is not None
 
+    def answers(self, request: str) -> bool:
+        """Whether the engine that computed the prompt has been read before, and the last time well. Then its blocks
+        come within milliseconds; a first read also connects."""
+        source = self._entries[request].source
+        return source is not None and source.peers in self._answer
+
     def not_read(self, request: str) -> None:
         """The request needs nothing of what another engine keeps for it."""
         entry = self._entries.get(request)
@@ -194,19 +203,32 @@ class Plan:
             parts = [part_name(entry.handover, end - 1)]
         into = list(blocks[first:end])
         source, entry.source = entry.source, None
+        entry.peers = source.peers if source else ()
         self._loads.append(Load(request, names + parts, into, [] if source else parts, waited, source,
                                 first if source else 0))
-        entry.skip, entry.into = (first, first + len(names)), set(into)
+        entry.skip, entry.into, entry.waited = (first, first + len(names)), set(into), waited
 
-    def load_failed(self, blocks: Iterable[int]) -> None:
+    def loaded(self, requests: Iterable[str]) -> None:
+        """All workers have ended the loads of these requests, well where load_failed() has not named their blocks."""
+        for request in requests:
+            entry = self._entries.get(request)
+            if entry is not None and entry.peers and not entry.failed:
+                if len(self._answer) >= _handover.PEERS_MAX:
+                    self._answer.clear()
+                self._answer.add(entry.peers)
+
+    def load_failed(self, blocks: Iterable[int]) -> List[str]:
         """These blocks were not loaded. Their requests are not looked up again, so that they end; once the blocks are
-        computed they are worth saving."""
-        failed = set(blocks)
-        for entry in self._entries.values():
+        computed they are worth saving. Returns those for whose load a step waited."""
+        failed, waited = set(blocks), []
+        for request, entry in self._entries.items():
             if entry.into & failed:
+                waited += [request] if entry.waited else []
                 entry.failed, entry.expected = True, 0
+                self._answer.discard(entry.peers)
                 if entry.skip is not None:
                     entry.saved, entry.skip = min(entry.saved, entry.skip[0]), None
+        return waited
 
     # ---- a step, and the end ----
 

@@ -5,11 +5,11 @@ cache, no type of vLLM. All methods are called by one thread; only those that sa
 import dataclasses
 import logging
 import time
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 import kvcl
 
-from . import _fields
+from . import _fields, _peers
 from ._handover import Source
 from ._plan import Load, Save
 
@@ -26,6 +26,8 @@ class _Move:
     number: int = 0                   # of a save (Save)
     remove: List[bytes] = dataclasses.field(default_factory=list)
 
+
+PATIENCE = 1.0  # seconds that a step waits for a connection to an engine that was read before
 
 COUNTS = ("loaded_blocks", "loaded_bytes", "load_seconds", "failed_blocks", "saved_blocks", "saved_bytes",
           "save_seconds", "unsaved_blocks")
@@ -66,7 +68,7 @@ class Transfers:
         move = _Move(work.request, work.blocks, len(self._slices), time.monotonic(), waited=work.waited)
         client = self._link.ready()
         if work.source is not None:
-            move.call = self._read(work.source, work.blocks, work.first)
+            move.call = self._read(work.source, work.blocks, work.first, PATIENCE if work.waited else _peers.FOREVER)
         elif client is not None and self.cache is not None:
             try:
                 keys = _fields.keys(self._base, work.names, self._slices)
@@ -77,11 +79,12 @@ class Transfers:
                 self._log.warning("KVCL: a load of request %s failed: %s", work.request, error)
         self._loading.append(move)
 
-    def _read(self, source: Source, blocks: List[int], first: int) -> Optional[kvcl.Call]:
+    def _read(self, source: Source, blocks: List[int], first: int,
+              patience: float = _peers.FOREVER) -> Optional[kvcl.Call]:
         if self.peers is None:
             return None
         try:
-            return self.peers.read(source, self.parts(len(source.peers)), blocks, first)
+            return self.peers.read(source, self.parts(len(source.peers)), blocks, first, patience)
         except Exception as error:  # noqa: B902: of this handover alone
             self._log.warning("KVCL: a handover failed: %s", error)
             return None
@@ -248,7 +251,7 @@ class Transfers:
         if self.leases is not None:
             self.leases.close()
         until = time.monotonic() + 1.0
-        self._wait(lambda: bool(self._saving) and time.monotonic() < until)
+        self._wait(lambda: self._saving if time.monotonic() < until else [])
 
     def failed(self) -> Set[int]:
         """Blocks whose load has failed, since the last call."""
@@ -258,23 +261,29 @@ class Transfers:
     def wait_saves(self, requests: Optional[Set[str]] = None) -> None:
         """Between steps: wait until the saves of these requests (None: all) have ended. Blocks, by their deadlines."""
         self.step_lost()
-        self._wait(lambda: any(requests is None or move.request in requests for move in self._saving))
+        self._wait(lambda: [move for move in self._saving if requests is None or move.request in requests])
 
     def wait_loads(self) -> None:
         """Wait until all loads that their step waits for have ended. Blocks, by their deadlines."""
-        self._wait(lambda: any(move.waited for move in self._loading))
+        self._wait(lambda: [move for move in self._loading if move.waited])
 
     def wait_layer(self, layer: int) -> None:
         """Wait until a layer of all loads that their step waits for has arrived, or they have ended. Blocks, by their
         deadlines."""
         if self._loading:
-            self._wait(lambda: any(move.waited and (move.layers is None or layer not in move.layers.there)
-                                   for move in self._loading))
+            self._wait(lambda: [move for move in self._loading
+                                if move.waited and (move.layers is None or layer not in move.layers.there)])
 
-    def _wait(self, busy: Any) -> None:
+    def between_layers(self) -> None:
+        """A step computes: move loads that it does not wait for, which otherwise move once a step."""
+        if self._loading:
+            self.poll()
+
+    def _wait(self, left: Callable[[], List[_Move]]) -> None:
+        """Until left() has no moves."""
         self.poll()
-        pause = 0.00005
-        while busy():
-            time.sleep(pause)
-            pause = min(0.001, pause * 1.5)
+        while moves := left():
+            call = moves[0].call
+            if call is not None:
+                call.wait_step(0.001)  # the others move as well
             self.poll()

@@ -2,6 +2,7 @@
 order, over memory of this process. A version of vLLM that calls otherwise is noticed by name.
 """
 
+import dataclasses
 import faulthandler
 import inspect
 import os
@@ -92,7 +93,8 @@ class Blocks:
 class Fake:
     """An engine: its memory, both sides of the connector, and one method for each step."""
 
-    def __init__(self, role, **options):
+    def __init__(self, role, overlap=False, **options):
+        """overlap: of steps (asynchronous scheduling)."""
         from kvcl.vllm import KVCLConnector
         options = {"match_timeout": 60.0, "timeout": 60.0, **options}
         transfer = NS(kv_connector_extra_config=options, kv_load_failure_policy="",
@@ -102,14 +104,15 @@ class Fake:
             model_config=NS(use_mla=False, get_total_num_kv_heads=lambda: HEADS, model="m", revision=None,
                             quantization=None, dtype=torch.bfloat16, hf_text_config=NS(to_dict=dict)),
             cache_config=NS(enable_prefix_caching=True, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
-            parallel_config=NS(tensor_parallel_size=1), device_config=NS(device_type="cpu"))
+            parallel_config=NS(tensor_parallel_size=1), device_config=NS(device_type="cpu"),
+            scheduler_config=NS(async_scheduling=overlap))
         kv = NS(kv_cache_groups=[NS(kv_cache_spec=FullAttentionSpec(), layer_names=LAYERS)], num_blocks=BLOCKS,
                 kv_cache_layout="LBHNC", hash_block_size=None)
         self.memory = {name: torch.zeros(BLOCKS, HEADS, TOKENS, CONTENT, dtype=torch.bfloat16) for name in LAYERS}
         self.worker = KVCLConnector(config, KVConnectorRole.WORKER, kv)
         self.worker.register_kv_caches(self.memory)
         self.scheduler = KVCLConnector(config, KVConnectorRole.SCHEDULER, kv)
-        self.spent, self.events = [], []
+        self.spent, self.events, self.waited = [], [], []
 
     def ready(self):
         return self.scheduler._link.ready() and self.worker._link.ready()
@@ -156,9 +159,11 @@ class Fake:
         return answer
 
     def run(self, request, blocks, fill=None, local=0):
-        """A request from its arrival to its end: (tokens from elsewhere, what request_finished returned)."""
+        """A request from its arrival to its end: (tokens from elsewhere, blocks that failed, what request_finished
+        returned)."""
         self.scheduler.on_new_request(request)
         tokens, later = self.matched(request, local)
+        self.waited += [not later] if tokens else []
         self.scheduler.update_state_after_alloc(request, Blocks(blocks), tokens)
         failed = set()
         if later:
@@ -169,11 +174,10 @@ class Fake:
                 received = out.finished_recving
             self.scheduler.update_state_after_alloc(request, Blocks(blocks), 0)
         done = local + tokens
-        if fill is not None:
-            self.step([(request, done)], {request.request_id: request.num_tokens - done}, {request.request_id: blocks},
-                      lambda i: fill(i, blocks[done // TOKENS:]))
-        else:
-            self.step([(request, done)], {request.request_id: request.num_tokens - done}, {request.request_id: blocks})
+        compute = None if fill is None else lambda i: fill(i, blocks[done // TOKENS:])
+        out = self.step([(request, done)], {request.request_id: request.num_tokens - done},
+                        {request.request_id: blocks}, compute)
+        failed |= out.invalid_block_ids
         return tokens, failed, self.scheduler.request_finished_all_groups(request, (blocks,))
 
     def fill(self, layer, blocks, salt=0):
@@ -193,8 +197,8 @@ def request(name, n, params=None, salt="prompt"):
 
 
 def store_calls(store):
-    for options in ({}, {"load": "sync"}, {"load": "sync", "by_layer": "yes"}):
-        how = ", ".join(f"{a} {b}" for a, b in options.items()) or "async"
+    for options in ({}, {"load": "async"}, {"load": "sync"}, {"load": "sync", "by_layer": "yes"}):
+        how = ", ".join(f"{a} {b}" for a, b in options.items()) or "load auto"
         fake = Fake("kv_both", store=store.file, tenant=how, **options)
         check(f"{how}: the store is taken up", until(fake.ready))
         tokens, _, (keep, _) = fake.run(request("a", 100), list(range(10, 17)), fake.fill)
@@ -210,32 +214,71 @@ def store_calls(store):
         check(f"{how}: and have their bytes", fake.same(list(range(30, 36)), fake, list(range(10, 16))))
         tokens, _, _ = fake.run(request("c", 100), [*range(30, 33), *range(50, 54)], fake.fill, local=48)
         check(f"{how}: those beyond the engine's own", tokens == 48 and fake.same([50, 51, 52], fake, [13, 14, 15]))
+        check(f"{how}: a step waits for them, or not", set(fake.waited) == {how != "load async"}, fake.waited)
         check(f"{how}: nothing failed inside", not fake.worker._told and not fake.scheduler._told)
+        fake.worker.shutdown()
+        fake.scheduler.shutdown()
+
+
+def choice_calls(store):
+    """When a step waits for its load, with load auto and sync."""
+    fake = Fake("kv_both", store=store.file, tenant="choice")
+    until(fake.ready)
+    sent = set()
+    keep = fake.run(request("a", 100), list(range(10, 17)), fake.fill)[2][0]
+    until(lambda: sent.update(fake.step().finished_sending) or "a" in sent or not keep)
+    other, table = request("other", 100, salt="other"), {"other": list(range(60, 67))}
+    fake.scheduler.on_new_request(other)
+    fake.step([(other, 0)], {"other": 100}, table)
+    fake.run(request("b", 100), list(range(20, 27)))
+    check("auto: no step waits while another request is computed", fake.waited == [False], fake.waited)
+    fake.scheduler.request_finished_all_groups(other, (table["other"],))
+    fake.step()
+    fake.scheduler._engine = dataclasses.replace(fake.scheduler._engine, token_bytes=1 << 20)
+    fake.run(request("c", 100), list(range(30, 37)))
+    check("auto: nor for a load that is not short", fake.waited == [False, False], fake.waited)
+    for side in (fake.worker, fake.scheduler):
+        check("nothing failed inside", not side._told, side._told)
+        side.shutdown()
+    for errors, waits in (("recompute", False), ("fail", True)):
+        fake = Fake("kv_both", overlap=True, store=store.file, tenant="choice", load="sync", load_errors=errors)
+        until(fake.ready)
+        tokens, failed, _ = fake.run(request("a", 100), list(range(30, 37)))
+        check(f"sync: steps that overlap wait only if a failed load ends its request ({errors})",
+              fake.waited == [waits] and tokens == 96 and not failed, (fake.waited, tokens, failed))
         fake.worker.shutdown()
         fake.scheduler.shutdown()
 
 
 def handover_calls():
     first, second = Fake("kv_producer", store="none"), Fake("kv_consumer", store="none", handover_timeout=5.0)
-    until(lambda: first.step() and first.scheduler._plan.peers and second.worker._transfers.peers)
-    for n, local in ((100, 0), (96, 0), (7, 0), (100, 32)):
+    first.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): first.worker.get_handshake_metadata()})
+    check("a rank's address is known before the first step", list(first.scheduler._plan.peers) == [0])
+    check("a rank that nobody reads tells none", second.worker.get_handshake_metadata() is None)
+    for turn, (n, local) in enumerate(((100, 0), (96, 0), (7, 0), (100, 32))):
         blocks = list(range(20, 20 + -(-n // TOKENS)))
         tokens, _, (keep, params) = first.run(request("p", n, {"do_remote_decode": True}), blocks, first.fill)
         check(f"handover of {n} tokens, {local} there: blocks are kept, and named", keep and
               params["kvcl_blocks"] == blocks, params)
         into = list(range(40, 40 + len(blocks)))
         tokens, failed, _ = second.run(request("d", n, params), into, local=local)
-        check(f"handover of {n} tokens, {local} there: they are read", tokens == n - local and not failed,
+        check(f"handover of {n} tokens, {local} there: they are read", tokens == n - local - (turn > 0) and not failed,
               (tokens, failed))
+        check("a step waits for an engine that was read before", second.waited[-1] == (turn > 0), second.waited)
         check("with their bytes", second.same(into[local // TOKENS:], first, blocks[local // TOKENS:]))
         sent = set()
         check("and freed", until(lambda: sent.update(first.step().finished_sending) or "p" in sent))
     tokens, _, (keep, params) = first.run(request("p", 100, {"do_remote_decode": True}), blocks, first.fill)
+    hidden = set()
+    second.scheduler.bind_kv_cache_manager(NS(block_pool=None, get_block_ids=lambda one: ([200, *into, 201],),
+                                              evict_blocks=hidden.update))
     tokens, failed, _ = second.run(request("d", 100, params, salt="another prompt"), into)
-    check("another prompt: the blocks fail, and are computed", failed == set(into), failed)
+    check("another prompt: the blocks fail, and are computed", failed == set(into) and second.waited[-1], failed)
+    check("and other requests do not find them meanwhile", hidden == {*into, 201}, hidden)
     first.worker.shutdown()
     tokens, failed, _ = second.run(request("d", 100, params), into)
-    check("the engine is gone: the blocks fail, and are computed", failed == set(into), failed)
+    check("the engine is gone: the blocks fail, and are computed", failed == set(into) and not second.waited[-1],
+          failed)
     for side in (second.worker, second.scheduler, first.scheduler):
         check("nothing failed inside", not side._told, side._told)
         side.shutdown()
@@ -277,6 +320,7 @@ def main():
           {"gone": sorted(known - found), "new": sorted(found - known)})
     store = engine.Server(block=PART, file=os.path.abspath("calls"))
     store_calls(store)
+    choice_calls(store)
     handover_calls()
     times(store)
     store.end()

@@ -38,9 +38,8 @@ def prefill(how, store):
         engine.forget(llm)  # until the blocks have been saved, and are free
         write("store.json", params)
         os._exit(0)
-    engine.until(lambda: generate(llm, SMALL, 1) and scheduler._plan.peers)
     _, _, params = generate(llm, tokens=1, params=asked)
-    _, _, more = generate(llm, PROMPTS[:1], 1, params=asked[:1])
+    _, _, more = generate(llm, PROMPTS[:2], 1, params=asked[:2])
     write("direct.json", params + more)
     engine.until(lambda: os.path.exists("read.json"), engine.LIMIT)
     leases = worker._transfers.leases
@@ -61,21 +60,31 @@ def decode(how, store, prefiller):
     scheduler, worker = engine.sides(llm)
     if how == "store":
         engine.until(lambda: scheduler._link.ready() and worker._link.ready())
-    else:
-        engine.until(lambda: worker._transfers.peers)
-    counts = engine.count(worker)
+    counts, waited, load = engine.count(worker), [], worker._transfers.load
+
+    def seen(work):
+        waited.append(work.waited)
+        return load(work)
+
+    worker._transfers.load = seen
     out, _, _ = generate(llm, params=params[:len(PROMPTS)])
     check(f"{how}: the decode engine generates what one engine does", out == base, out)
     check(f"{how}: all blocks came from the prefill engine", counts["loaded_blocks"] == 6 + 3 + 1 + 1, counts)
     engine.forget(llm)
+    if how == "direct":
+        out, _, _ = generate(llm, PROMPTS[1:2], params=params[-1:])
+        check("direct: it is read again", out == base[1:2] and counts["loaded_blocks"] == 11 + 3, (out, counts))
+        check("direct: a step waits for an engine that was read before", waited == [False] * 4 + [True], waited)
+        engine.forget(llm)
     out, _, _ = generate(llm, PROMPTS[:1], params=[dict(params[0], kvcl_id="no such handover")])
     check(f"{how}: a handover that never arrives is computed", out == base[:1], out)
     if how == "direct":
-        direct(llm, base, params, prefiller, counts)
+        direct(llm, base, params[len(PROMPTS)], prefiller, counts)
     engine.end()
 
 
 def direct(llm, base, params, prefiller, counts):
+    """params: of the first prompt, which nobody has read."""
     write("read.json", [])
     engine.until(lambda: os.path.exists("freed.json"), engine.LIMIT)
     with open("freed.json", encoding="ascii") as file:
@@ -83,12 +92,12 @@ def direct(llm, base, params, prefiller, counts):
     check("direct: blocks that were read are free at once", left == [1, 0], left)
     engine.forget(llm)
     before = counts["loaded_blocks"]
-    other = dict(params[-1], kvcl_tokens=300, kvcl_blocks=params[-1]["kvcl_blocks"][:3])
+    other = dict(params, kvcl_tokens=300, kvcl_blocks=params["kvcl_blocks"][:3])
     out, _, _ = generate(llm, PROMPTS[1:2], params=[other])
     check("direct: another prompt's blocks are not taken", out == base[1:2] and counts["loaded_blocks"] == before, out)
     engine.forget(llm)
     os.kill(prefiller, signal.SIGKILL)
-    out, _, _ = generate(llm, PROMPTS[:1], params=params[-1:])
+    out, _, _ = generate(llm, PROMPTS[:1], params=[params])
     check("direct: the prefill engine killed: computed", out == base[:1] and counts["loaded_blocks"] == before, out)
 
 
