@@ -1,6 +1,6 @@
 """Engines of different tensor-parallel sizes, in processes of their own, share blocks by heads: 2 ranks save, 1 loads;
-and 1 rank reads a prompt out of the memory of 2, and 2 out of that of 1. In float32, since sums of bfloat16 differ
-between the sizes. An engine with another block size finds nothing, and says why.
+and ranks read prompts out of the memory of an engine of as many ranks, or of more or fewer. In float32, since sums of
+bfloat16 differ between the sizes. An engine with another block size finds nothing, and says why.
 """
 
 import json
@@ -29,50 +29,60 @@ def one(name, store, size, settings):
         for metric in llm.get_metrics():
             if metric.name.startswith("vllm:kvcl_"):
                 counts[metric.name[len("vllm:kvcl_"):]] = metric.value
-    with open(f"{name}.json", "w", encoding="ascii") as file:
-        json.dump([out + second, cached + more, counts], file)
+    write(f"{name}.json", [out + second, cached + more, counts])
+
+
+def write(name, what):
+    """A reader finds the whole file or none."""
+    with open(f"{name}.new", "w", encoding="ascii") as file:
+        json.dump(what, file)
+    os.replace(f"{name}.new", name)
+
+
+def read(name):
+    with open(name, encoding="ascii") as file:
+        return json.load(file)
 
 
 def prefill(name, size):
-    """An engine that computes the prompts for another one, and lives until it is killed."""
+    """An engine that computes the prompts when the other one has started, since it keeps them 30 seconds only; and then
+    lives until it is killed."""
     llm = engine.start({"store": "none"}, "kv_producer", dtype="float32", tensor_parallel_size=int(size))
-    params = [None]
-    while not params[0] or "kvcl_peers" not in params[0]:  # the ranks tell their addresses in a step
-        params = generate(llm, [[5, 6, 7]], 1, [{"do_remote_decode": True}])[2]
-    params = generate(llm, tokens=1, params=[{"do_remote_decode": True}] * len(engine.PROMPTS))[2]
-    with open(f"{name}.new", "w", encoding="ascii") as file:
-        json.dump(params, file)
-    os.replace(f"{name}.new", f"{name}.json")
+    engine.until(lambda: os.path.exists(f"{name} started.json"), engine.LIMIT)
+    asked = [{"do_remote_decode": True}] * len(engine.PROMPTS)
+    write(f"{name} params.json", generate(llm, tokens=1, params=asked)[2])
+    engine.until(lambda: os.path.exists(f"{name} read.json"), engine.LIMIT)
+    write(f"{name} again.json", generate(llm, tokens=1, params=asked)[2])
     engine.until(lambda: False, engine.LIMIT)
 
 
-def decode(name, size, params):
-    """An engine that generates from them: what, and how many blocks it has read."""
+def decode(name, size):
+    """An engine that generates from them, twice: what, and how many blocks it has read."""
     llm = engine.start({"store": "none"}, "kv_consumer", dtype="float32", tensor_parallel_size=int(size))
-    with open(params, encoding="ascii") as file:
-        out, _, _ = generate(llm, params=json.load(file))
+    outs = []
+    for ours, theirs in (("started", "params"), ("read", "again")):
+        write(f"{name} {ours}.json", [])
+        if not engine.until(lambda theirs=theirs: os.path.exists(f"{name} {theirs}.json"), engine.LIMIT):
+            return
+        params = read(f"{name} {theirs}.json")
+        outs.append(generate(llm, params=params)[0])
+        engine.forget(llm)
     counts = {one.name[len("vllm:kvcl_"):]: one.value for one in llm.get_metrics() if one.name.startswith("vllm:kvcl_")}
-    with open(f"{name}.json", "w", encoding="ascii") as file:
-        json.dump([out, counts], file)
+    write(f"{name}.json", [outs, len(params[0]["kvcl_peers"]), counts])
 
 
 def handed(theirs, ours):
     """The same as decode(), from an engine of theirs ranks to one of ours."""
     name = f"from {theirs} to {ours}"
-    first = subprocess.Popen([sys.executable, __file__, "prefill", f"{name} params", str(theirs)],
-                             start_new_session=True)
+    both = [subprocess.Popen([sys.executable, __file__, what, name, str(size)], start_new_session=True)
+            for what, size in (("prefill", theirs), ("decode", ours))]
     try:
-        if not engine.until(lambda: os.path.exists(f"{name} params.json") or first.poll() is not None, engine.LIMIT):
-            return None, None
-        subprocess.run([sys.executable, __file__, "decode", name, str(ours), f"{name} params.json"],
-                       timeout=engine.LIMIT)
+        engine.until(lambda: any(one.poll() is not None for one in both), engine.LIMIT)
     finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.wait()
-    if not os.path.exists(f"{name}.json"):
-        return None, None
-    with open(f"{name}.json", encoding="ascii") as file:
-        return json.load(file)
+        for one in both:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+    return read(f"{name}.json") if os.path.exists(f"{name}.json") else (None, None, None)
 
 
 def run(name, store, size, **settings):
@@ -81,8 +91,7 @@ def run(name, store, size, **settings):
     if not os.path.exists(f"{name}.json"):
         engine.say(done.stdout)
         return None, None, None, done.stdout
-    with open(f"{name}.json", encoding="ascii") as file:
-        return (*json.load(file), done.stdout)
+    return (*read(f"{name}.json"), done.stdout)
 
 
 def main():
@@ -101,11 +110,11 @@ def main():
     check("another block size finds nothing", out == base and set(cached) == {0}, (out, cached))
     check("and says why", "block size is 32 here and 128 there" in text, text)
     store.end()
-    for theirs, ours in ((2, 1), (1, 2)):
-        out, counts = handed(theirs, ours)
-        check(f"a prompt of {theirs} ranks is read by {ours}, which generate the same", out == base[:4], out)
-        check("all blocks were read", counts and counts["loaded_blocks"] == 11 * ours and not counts["failed_blocks"],
-              counts)
+    for theirs, ours in ((2, 1), (1, 2), (2, 2)):
+        outs, peers, counts = handed(theirs, ours)
+        check(f"a prompt of {theirs} ranks is read by {ours}, which generate the same", outs == [base[:4]] * 2, outs)
+        check("all blocks were read, twice", counts and peers == theirs and not counts["failed_blocks"] and
+              counts["loaded_blocks"] == 2 * 11 * ours, (peers, counts))
     engine.end()
 
 
