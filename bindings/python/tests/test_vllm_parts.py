@@ -163,6 +163,26 @@ def test_blocks_are_saved_once_they_are_computed_and_only_once():
     assert saves(plan.step([("r", 701)], lambda r: table)) == []
 
 
+def test_after_a_reset_requests_that_have_blocks_save_nothing_and_their_leases_end():
+    plan = Plan(128, "prompt", 1, b"b" * 32)
+    plan.peers[0] = "address"
+    free = len(plan._slots)
+    for name in ("ended", "running"):
+        plan.add(name, 300, hashes(2, name), {"do_remote_decode": True})
+        assert len(plan.step([(name, 300)], lambda r: [1, 2, 3]).leases) == 1
+    assert plan.finished("ended")[0]
+    plan.reset(b"m")
+    work = plan.step([("running", 301)], lambda r: [1, 2, 3])
+    assert work.resets == [b"m"] and sorted(work.dropped) == ["ended", "running"] and not work.saves
+    plan.load_failed([1])
+    assert not plan.step([("running", 302)], lambda r: [1, 2, 3]).saves
+    plan.freed(["ended"])
+    assert len(plan._slots) == free - 1  # the running one is leased again
+    plan.add("new", 300, hashes(2, "new"), None)
+    work = plan.step([("new", 300)], lambda r: [4, 5, 6])
+    assert [one.blocks for one in work.saves] == [[4, 5]] and work.resets == []
+
+
 def test_generated_blocks_are_saved_if_asked_for():
     for save, more in (("prompt", []), ("all", [2])):
         plan, names = plan_with(300, 2, save)

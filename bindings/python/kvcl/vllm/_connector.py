@@ -3,6 +3,7 @@ engine: it is the error of a load, or reuse is lost.
 """
 
 import functools
+import secrets
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import torch
@@ -116,8 +117,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._plan = Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b"")
         events = vllm_config.kv_events_config
         self._plan.tells = bool(role == KVConnectorRole.SCHEDULER and events and events.enable_kv_cache_events)
-        keys = functools.partial(_fields.keys, self._base, slices=range(self._engine.parts))
-        self._lookups = Lookups(self._link, self._plan, keys, self._engine.parts, self._options)
+        self._lookups = Lookups(self._link, self._plan, self._keys, self._engine.parts, self._options)
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: Dict[str, Any]) -> bool:
@@ -138,6 +138,9 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             logger.warning("KVCL: load is sync, which asynchronous scheduling does not allow: loads are async. Give "
                            "--no-async-scheduling, or load_errors fail")
         return False
+
+    def _keys(self, names: List[bytes]) -> List[bytes]:
+        return _fields.keys(self._base, names, range(self._engine.parts))
 
     def shutdown(self) -> None:
         link, self._link = self._link, None
@@ -262,6 +265,16 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         status = getattr(request, "status", None)
         return self._plan.finished(request.request_id, getattr(status, "name", "") in _ENDED_EARLY)
 
+    @_guarded(lambda: False)
+    def reset_cache(self) -> Optional[bool]:
+        """The model's weights have changed. From now on this engine finds only what it has stored after this call, and
+        no other engine finds that: none knows which weights it has."""
+        mark = secrets.token_bytes(16)
+        self._base = _fields.root_after(self._base, mark)
+        self._plan.reset(mark)
+        self._lookups.reset()
+        return True
+
     def request_finished(self, request: Any, block_ids: List[int]) -> Tuple[bool, Optional[Dict[str, Any]]]:
         return self.request_finished_all_groups(request, (block_ids,))
 
@@ -341,6 +354,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def _begin(self) -> None:
         """A step begins. Leases of blocks that it overwrites end first. By layers, the store is asked which blocks it
         has while the first layer is computed."""
+        for mark in self._work.resets:
+            self._base = _fields.root_after(self._base, mark)
+            if self._transfers is not None:
+                self._transfers.reset(self._base)
         if self._transfers is not None and self._transfers.leases is not None:
             self._transfers.leases.drop(self._work.dropped)
             for lease in self._work.leases:

@@ -25,6 +25,11 @@ def root(fields: Fields, tenant: str, secret: bytes = b"") -> bytes:
     return kvcl.key_root(secret, text(fields, tenant))
 
 
+def root_after(base: bytes, reset: bytes) -> bytes:
+    """The key of all keys after a reset of the cache. reset: random bytes."""
+    return kvcl.key_from_bytes(b"reset " + reset, base)
+
+
 def tenant_secret(path: str) -> bytes:
     """The bytes of the file; b"" without one. OSError, or ValueError if it is too short to be a secret."""
     if not path:

@@ -33,6 +33,10 @@ class Lookups:
         """The request was scheduled, or has ended."""
         self._open.pop(request, None)
 
+    def reset(self) -> None:
+        """Answers are of no more use: keys have changed."""
+        self._open.clear()
+
     def ask(self, request: str, tokens: int, computed: int, patience: float = 0.0) -> Optional[int]:
         """The tokens beyond computed that the store has; None: ask again. Waits at most patience seconds."""
         now = time.monotonic()

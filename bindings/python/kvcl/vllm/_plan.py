@@ -15,6 +15,9 @@ from . import _handover
 from ._handover import Lease, Source
 
 
+NEVER = 1 << 40  # a block that no request has
+
+
 @dataclasses.dataclass
 class Load:
     """Blocks to load: their names, and where they go. parts: names of partial blocks among them, to be removed. source:
@@ -60,6 +63,7 @@ class Work:
     leases: List[Lease] = dataclasses.field(default_factory=list)
     dropped: List[str] = dataclasses.field(default_factory=list)    # requests whose lease ends
     unread: List[Source] = dataclasses.field(default_factory=list)  # handovers that this engine will not read
+    resets: List[bytes] = dataclasses.field(default_factory=list)   # of the cache, before all else (Plan.reset)
 
 
 @dataclasses.dataclass
@@ -109,6 +113,7 @@ class Plan:
         self._dropped: List[str] = []
         self._unread: List[Source] = []
         self._kept: List[str] = []
+        self._resets: List[bytes] = []
         self._entries: Dict[str, Entry] = {}
         self._loads: List[Load] = []
 
@@ -238,8 +243,8 @@ class Plan:
         preempted = [one for one in preempted if one in self._entries]
         self._end_leases(preempted)
         work = Work(self._loads, [], preempted, self._kept,
-                    dropped=self._dropped, unread=self._unread)
-        self._loads, self._kept, self._dropped, self._unread = [], [], [], []
+                    dropped=self._dropped, unread=self._unread, resets=self._resets)
+        self._loads, self._kept, self._dropped, self._unread, self._resets = [], [], [], [], []
         for request, computed in scheduled:
             entry = self._entries.get(request)
             if entry is None:
@@ -355,6 +360,16 @@ class Plan:
         if keep:
             self._kept.append(request)
         return keep, params
+
+    def reset(self, mark: bytes) -> None:
+        """Blocks that were computed before are not those of the model any more: nobody reads them, and requests that
+        have some save nothing. mark: of the keys from now on (_fields.root_after)."""
+        self._resets.append(mark)
+        for request, entry in self._entries.items():
+            self.not_read(request)
+            entry.saved, entry.part_saved, entry.skip = NEVER, True, None
+        self._end_leases(list(self._entries))
+        self._dropped += self._leased  # of requests that have ended: the workers name them as read
 
     def _end_leases(self, requests: Iterable[str]) -> None:
         """Their blocks are given to others: they are computed again, and leased again."""

@@ -59,6 +59,10 @@ class Transfers:
         self._full_told = False
         self.counts: Dict[str, float] = dict.fromkeys(COUNTS, 0)
 
+    def reset(self, base: bytes) -> None:
+        """From now on keys have another root."""
+        self._base = base
+
     def _ids(self, blocks: List[int]) -> List[int]:
         parts = len(self._slices)
         return [block * parts + part for block in blocks for part in range(parts)]

@@ -215,6 +215,13 @@ def store_calls(store):
         tokens, _, _ = fake.run(request("c", 100), [*range(30, 33), *range(50, 54)], fake.fill, local=48)
         check(f"{how}: those beyond the engine's own", tokens == 48 and fake.same([50, 51, 52], fake, [13, 14, 15]))
         check(f"{how}: a step waits for them, or not", set(fake.waited) == {how != "load async"}, fake.waited)
+        check(f"{how}: a reset is answered", fake.scheduler.reset_cache() is True)
+        found, sent = [], set()
+        for name in ("d", "e"):
+            tokens, _, (keep, _) = fake.run(request(name, 100), list(range(70, 77)), fake.fill)
+            found.append(tokens)
+            until(lambda keep=keep, name=name: sent.update(fake.step().finished_sending) or name in sent or not keep)
+        check(f"{how}: what was stored before is not found, but what is stored after", found == [0, 96], found)
         check(f"{how}: nothing failed inside", not fake.worker._told and not fake.scheduler._told)
         fake.worker.shutdown()
         fake.scheduler.shutdown()

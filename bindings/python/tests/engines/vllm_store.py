@@ -70,6 +70,12 @@ def main():
         out, cached, loaded = again()
         check(f"{mode} loads: the same", out == base and cached == HITS and loaded == 7, (out, cached, loaded))
 
+    engine.forget(llm)
+    check("the cache is reset", llm.reset_prefix_cache(reset_connector=True))
+    for turn, expected in (("finds nothing", 0), ("finds what it has stored since", 7)):
+        out, cached, loaded = again()
+        check(f"after a reset it {turn}", out == base and loaded == expected, (out, cached, loaded))
+
     check("all blocks are poisoned", poison(store, list(seen)) >= 14)
     out, cached, loaded = again()
     check("poisoned blocks change what is generated", out[0] != base[0] and out[1] != base[1] and loaded == 7,
