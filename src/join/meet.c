@@ -1,7 +1,7 @@
 /*
  * Meeting of two jobs' rank 0 (join/meet.h).
  *
- * Owns: the meetings at work, and the list of requests that no accept has taken yet (join/held.h).
+ * Owns: the meetings at work, and the lists of requests that wait (join/held.h).
  * Invariant: a meet_t is a request whose user is the blocked caller, so what it points to outlives it.
  * Locks: the engine lock, but for kvcl_meet().
  */
@@ -23,21 +23,19 @@ typedef enum { MEET_SESSION, MEET_REQUESTED, MEET_LISTENING, MEET_ANSWERED } mee
 
 typedef struct meet {
     kvcl_req_t           req;
-    kvcl_list_t          link;   /* accepting: room_t.accepts */
+    kvcl_list_t          link;   /* accepting: kvcl_meet_room_t.accepts */
     meet_state_t         state;
     kvcl_peer_t          *peer;
     kvcl_peer_waiter_t   waiter;
     const kvcl_members_t *local;
     kvcl_members_t       remote; /* handed over on success */
     kvcl_members_t       *remote_p;
+    uint64_t             asked;  /* answered: the peer's op */
     uint64_t             id;
     uint64_t             *id_p;
 } meet_t;
 
-typedef struct room {
-    kvcl_list_t accepts; /* meet_t, in order */
-    kvcl_list_t held;    /* kvcl_held_request_t, in order */
-} room_t;
+typedef kvcl_meet_room_t room_t;
 
 static room_t *room_of(kvcl_context_h ctx)
 {
@@ -81,6 +79,10 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
         kvcl_peer_unwait(&meet->waiter);
     } else if (meet->state == MEET_REQUESTED) {
         notify(meet->peer, KVCL_MSG_CONNECT, meet->req.id, KVCL_CONNECT_WITHDRAW, KVCL_OK);
+    } else if (meet->state == MEET_ANSWERED) {
+        const kvcl_held_request_t left = {.peer = meet->peer, .op = meet->asked, .answer = req->id, .id = meet->id};
+
+        kvcl_held_keep(&room_of(req->ctx)->left, &left, &meet->remote, meet->local);
     }
     finish(meet, status);
 }
@@ -182,18 +184,36 @@ static void answer(meet_t *meet, kvcl_held_request_t *request)
         free(meet->remote.buf);
         meet->remote         = request->members;
         meet->peer           = request->peer;
+        meet->asked          = request->op;
         meet->state          = MEET_ANSWERED;
         request->members.buf = NULL;
     }
     kvcl_held_drop(request);
 }
 
+/* A connection whose accept had ended before CONFIRM came. */
+static void take_over(meet_t *meet, kvcl_held_request_t *left)
+{
+    free(meet->remote.buf);
+    meet->remote      = left->members;
+    meet->id          = left->id;
+    left->members.buf = NULL;
+    kvcl_held_drop(left);
+    finish(meet, KVCL_OK);
+}
+
 /* Bring waiting accepts and held requests together. */
 static void match(room_t *room)
 {
-    meet_t *meet;
+    kvcl_held_request_t *left;
+    meet_t              *meet, *next;
 
-    kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
+    kvcl_list_foreach_safe (meet, next, &room->accepts, meet_t, link) {
+        left = (meet->state == MEET_LISTENING) ? kvcl_held_confirmed(&room->left, meet->local) : NULL;
+        if (left != NULL) {
+            take_over(meet, left);
+            continue;
+        }
         while ((meet->state == MEET_LISTENING) && !kvcl_list_is_empty(&room->held)) {
             answer(meet, kvcl_list_head(&room->held, kvcl_held_request_t, link));
         }
@@ -227,11 +247,28 @@ static void on_confirm(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t op)
     kvcl_req_t *req  = kvcl_req_find(ctx, op, &meet_class);
     meet_t     *meet = (req != NULL) ? kvcl_container_of(req, meet_t, req) : NULL;
 
-    if ((meet == NULL) || (meet->state != MEET_ANSWERED) || (meet->peer != peer)) {
+    if ((meet != NULL) && (meet->state == MEET_ANSWERED) && (meet->peer == peer)) {
+        finish(meet, KVCL_OK);
+    } else if (kvcl_held_confirm(&room_of(ctx)->left, peer, op)) {
+        match(room_of(ctx));
+    } else {
         ++ctx->stats.late;
-        return;
     }
-    finish(meet, KVCL_OK);
+}
+
+/* One that an accept has answered gets no CONFIRM: the accept takes another one. */
+static void on_withdraw(room_t *room, const kvcl_peer_t *peer, uint64_t op)
+{
+    meet_t *meet;
+
+    kvcl_held_withdraw(&room->held, peer, op);
+    kvcl_held_withdraw(&room->left, peer, op);
+    kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
+        if ((meet->state == MEET_ANSWERED) && (meet->peer == peer) && (meet->asked == op)) {
+            listen_again(meet);
+        }
+    }
+    match(room);
 }
 
 void kvcl_meet_on_connect(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
@@ -248,8 +285,7 @@ void kvcl_meet_on_connect(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_
         on_confirm(ctx, peer, msg->op);
         break;
     case KVCL_CONNECT_WITHDRAW:
-        /* One that was answered meanwhile is not held: the accept's deadline ends it, or the peer requests again. */
-        kvcl_held_withdraw(&room_of(ctx)->held, peer, msg->op);
+        on_withdraw(room_of(ctx), peer, msg->op);
         break;
     default:
         kvcl_am_malformed(ctx, peer, "an unknown kind of connect");
@@ -266,6 +302,7 @@ void kvcl_meet_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 
     (void)ctx;
     kvcl_held_drop_all(&room->held, peer);
+    kvcl_held_drop_all(&room->left, peer);
     kvcl_list_foreach (meet, &room->accepts, meet_t, link) {
         if ((meet->state == MEET_ANSWERED) && (meet->peer == peer)) {
             listen_again(meet);
@@ -284,6 +321,7 @@ kvcl_status_t kvcl_meet_init(kvcl_context_h ctx, void **state_p)
     }
     kvcl_list_init(&room->accepts);
     kvcl_list_init(&room->held);
+    kvcl_list_init(&room->left);
     *state_p = room;
     return KVCL_OK;
 }
@@ -294,6 +332,7 @@ void kvcl_meet_fini(kvcl_context_h ctx, void *state)
 
     (void)ctx;
     kvcl_held_drop_all(&room->held, NULL);
+    kvcl_held_drop_all(&room->left, NULL);
     free(room);
 }
 

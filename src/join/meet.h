@@ -6,12 +6,22 @@
  *                                <-    CONNECTED: status, id of the new communicator, its members
  *   CONNECT CONFIRM              ->    only now has the accept succeeded
  *   CONNECT WITHDRAW             ->    the connecting side has stopped (deadline, cancel)
+ *
+ * The connecting side has connected when it has sent CONFIRM. If the accept has ended by then (its deadline has passed
+ * while CONFIRM was on its way, or unread, because the process was stopped), the next accept takes the connection.
  */
 #ifndef KVCL_JOIN_MEET_H
 #define KVCL_JOIN_MEET_H
 
 #include "core/context.h"
 #include "join/members.h"
+
+/* The context's meetings: ctx->rooms[KVCL_ROOM_COMM]. */
+typedef struct kvcl_meet_room {
+    kvcl_list_t accepts; /* in order */
+    kvcl_list_t held;    /* kvcl_held_request_t, in order: requests that no accept has taken */
+    kvcl_list_t left;    /* the same, answered by accepts that have ended since */
+} kvcl_meet_room_t;
 
 /* Both block, no lock held; address NULL: accept. *remote is malloc'ed on KVCL_OK. */
 kvcl_status_t kvcl_meet(kvcl_context_h ctx, const char *address, const kvcl_members_t *local, uint64_t timeout_ns,
