@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
 
 from ._job import Job
-from ._job_options import Option, block_is_first, number, options
+from ._job_options import block_is_first, options
 from ._keys import keys_from_bytes
+from ._options import Option
 
 WHO = "kvcl.lmcache"
-OPTIONS = {"threads": Option(number, 2, "threads that run LMCache's batches")}
+OPTIONS = (Option("threads", 2, "threads that run LMCache's batches"),)
 
 # Of a batch: its parts are run by several threads, each by one that copies all of it itself. Some more parts than
 # threads, since one of them begins later.

@@ -44,6 +44,12 @@ def test_options_are_read_with_units_and_defaults():
     ({"pool": True}, ["pool", "True"]),
     ({"pool": -1}, ["pool", "-1"]),
     ({"pool": 1, "timeout": 0}, ["timeout", "seconds"]),
+    ({"pool": 1, "timeout": float("inf")}, ["timeout", "seconds"]),
+    ({"pool": 1, "timeout": "5"}, ["timeout", "a number"]),
+    ({"pool": 1, "replicas": 1.5}, ["replicas", "1.5", "fraction"]),
+    ({"pool": 1, "replicas": float("nan")}, ["replicas", "nan"]),
+    ({"pool": 1, "replicas": 1 << 64}, ["replicas", "a number"]),
+    ({"pool": 1, "xyz": 1}, ["no option 'xyz': there are rendezvous, size"]),
     ({"pool": 1, "salt": 3}, ["salt", "string"]),
     ({"nvme": "/x:1G"}, ["nvme", "pool"]),
     ({}, ["pool", "rendezvous"]),
@@ -61,8 +67,8 @@ def test_the_page_of_options_names_each():
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../contrib/doc/engines")
     with open(page) as file:
         text = file.read()
-    for name in {**_job_options.OPTIONS, **lmcache.OPTIONS}:
-        assert f"\n    {name} " in text, name
+    for option in _job_options.OPTIONS + lmcache.OPTIONS:
+        assert f"\n    {option.name} " in text, option.name
 
 
 # ---- jobs ----

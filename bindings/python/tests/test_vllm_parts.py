@@ -638,7 +638,7 @@ def test_a_tier_without_a_store_answers_that_it_has_nothing(tmp_path):
 
 @pytest.mark.parametrize("given, sentence", [
     ({"pool": "1M", "threads": 0}, "option threads is 0"),
-    ({"stoer": "/s"}, "the nearest is 'store'"),
+    ({"stoer": "/s"}, "did you mean 'store'"),
     ({}, "give pool"),
 ])
 def test_wrong_options_of_a_tier_are_refused_by_name(given, sentence):

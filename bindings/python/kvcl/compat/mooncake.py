@@ -20,8 +20,9 @@ import types
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .._job import Job
-from .._job_options import block_is_first, bytes_of, options
+from .._job_options import block_is_first, options
 from .._keys import keys_from_bytes
+from .._options import bytes_of
 from ._tensors import FAILED, INVALID, NOT_FOUND, OK, Tensors
 
 WHO = "kvcl.compat.mooncake"

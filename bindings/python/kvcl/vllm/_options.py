@@ -1,19 +1,9 @@
-"""The options of the connector (kv_connector_extra_config): a table, and reading it. Pure."""
+"""The options of the connector (kv_connector_extra_config): the table, and what they ask of each other. Pure."""
 
-import dataclasses
-import difflib
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping
 
-
-@dataclasses.dataclass(frozen=True)
-class Option:
-    """One option: its default says its type, choices what it may be."""
-
-    name: str
-    default: Any
-    help: str
-    choices: Tuple[str, ...] = ()
-
+from .. import _options
+from .._options import Option
 
 OPTIONS = (
     Option("store", "", "the file with the address of kvcl_serve (its --clients); required. It may appear later. none: "
@@ -43,35 +33,10 @@ OPTIONS = (
     Option("retry", 1.0, "seconds between attempts to connect"),
 )
 
-_BY_NAME = {option.name: option for option in OPTIONS}
-
-
-def _value(option: Option, given: Any) -> Any:
-    kind = type(option.default)
-    number = isinstance(given, (int, float)) and not isinstance(given, bool)
-    if kind is str:
-        if not isinstance(given, str):
-            raise ValueError(f"option {option.name} is {given!r}: a string is needed")
-        if option.choices and given not in option.choices:
-            raise ValueError(f"option {option.name} is {given!r}: one of {', '.join(option.choices)} is possible")
-        return given
-    if not number or given < 0 or (kind is int and int(given) != given):
-        raise ValueError(f"option {option.name} is {given!r}: a number is needed, at least 0"
-                         + (", without a fraction" if kind is int else ""))
-    if kind is float and not 0 < given <= 3600:
-        raise ValueError(f"option {option.name} is {given!r}: seconds are needed, above 0, at most 3600")
-    return kind(given)
-
 
 def read(given: Mapping[str, Any]) -> Dict[str, Any]:
-    """The value of every option. ValueError names what is wrong, with the nearest name of one that does not exist."""
-    out = {option.name: option.default for option in OPTIONS}
-    for name, value in given.items():
-        if name not in _BY_NAME:
-            near = difflib.get_close_matches(name, _BY_NAME, 1, 0.5)
-            raise ValueError(f"kv_connector_extra_config has no option {name!r}"
-                             + (f": did you mean {near[0]!r}?" if near else f": there are {', '.join(_BY_NAME)}"))
-        out[name] = _value(_BY_NAME[name], value)
+    """The value of every option. ValueError names what is wrong."""
+    out = _options.read("kv_connector_extra_config", OPTIONS, given)
     if not out["store"]:
         raise ValueError("option store is missing: name the file that kvcl_serve --clients writes")
     if out["store"] == "none" and out["handover"] != "direct":
@@ -81,8 +46,4 @@ def read(given: Mapping[str, Any]) -> Dict[str, Any]:
 
 def describe() -> str:
     """A line for each option, as `python -m kvcl.vllm` prints it."""
-    lines = []
-    for option in OPTIONS:
-        default = f" (default {option.default})" if option.default != "" else ""
-        lines.append(f"{option.name:20}{option.help}{default}")
-    return "\n".join(lines)
+    return _options.describe(OPTIONS)

@@ -13,8 +13,9 @@ from collections import deque
 
 from .._cache import Layout
 from .._job import Job, Memory
-from .._job_options import Option, number, options
+from .._job_options import options
 from .._keys import key_from_bytes
+from .._options import Option
 
 MEMORY = "kvcl.vllm tier"
 
@@ -131,10 +132,10 @@ class TierJobs:
 
 def options_of(given: Any) -> Any:
     """The tier's options, checked."""
-    found = options("kvcl.vllm tier", given, {
-        "threads": Option(number, 2, "threads that copy chunks"),
-        "model": Option(str, "", "the name by which engines know that they run the same weights; default: vLLM's"),
-    })
+    found = options("kvcl.vllm tier", given, (
+        Option("threads", 2, "threads that copy chunks"),
+        Option("model", "", "the name by which engines know that they run the same weights; default: vLLM's"),
+    ))
     if not 1 <= found.threads <= 64:
         raise ValueError(f"kvcl.vllm tier: option threads is {found.threads}: 1 to 64 are possible")
     return found
