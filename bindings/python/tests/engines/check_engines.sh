@@ -41,6 +41,7 @@ if [ -n "$smoke" ]; then
 else
   run "$here/run_engines.sh"
   run "$here/run_vllm.sh"
+  run "$top_srcdir/bindings/nixl/tests/run_nixl.sh" shm tcp vllm
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ] || exit 1
