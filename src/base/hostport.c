@@ -4,10 +4,10 @@
 #include "config.h"
 #include "base/hostport.h"
 #include "base/error.h"
+#include "base/net.h"
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,19 +100,6 @@ static int listen_at(const struct sockaddr_storage *at, socklen_t len)
     return -1;
 }
 
-static uint16_t port_of(int fd)
-{
-    struct sockaddr_storage   ss  = {0};
-    socklen_t                 len = sizeof(ss);
-    const struct sockaddr_in  *v4 = (const struct sockaddr_in *)(const void *)&ss;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&ss;
-
-    if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0) {
-        return 0;
-    }
-    return ntohs((ss.ss_family == AF_INET) ? v4->sin_port : v6->sin6_port);
-}
-
 kvcl_status_t kvcl_hostport_listen(const char *text, const char *what, int *fd_p, char at[KVCL_HOSTPORT_MAX])
 {
     kvcl_hostport_addrs_t addrs;
@@ -139,7 +126,7 @@ kvcl_status_t kvcl_hostport_listen(const char *text, const char *what, int *fd_p
                                err, "%s: cannot listen at %s", what, text);
     }
     snprintf(at, KVCL_HOSTPORT_MAX, (strchr(hostport.host, ':') != NULL) ? "[%s]:%u" : "%s:%u", hostport.host,
-             (unsigned)port_of(fd));
+             (unsigned)kvcl_net_port(fd));
     *fd_p = fd;
     return KVCL_OK;
 }

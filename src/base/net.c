@@ -199,6 +199,24 @@ socklen_t kvcl_net_sockaddr(uint8_t family, const uint8_t addr[16], uint16_t por
     return sizeof(*v6);
 }
 
+uint16_t kvcl_net_port(int fd)
+{
+    struct sockaddr_storage ss  = {0};
+    socklen_t               len = sizeof(ss);
+
+    if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0) {
+        return 0;
+    }
+    switch (ss.ss_family) {
+    case AF_INET:
+        return ntohs(((const struct sockaddr_in *)(const void *)&ss)->sin_port);
+    case AF_INET6:
+        return ntohs(((const struct sockaddr_in6 *)(const void *)&ss)->sin6_port);
+    default:
+        return 0;
+    }
+}
+
 bool kvcl_net_same_subnet(const kvcl_net_addr_t *own, uint8_t family, const uint8_t addr[16])
 {
     unsigned whole = own->prefix / 8u, rest = own->prefix % 8u;

@@ -39,6 +39,9 @@ kvcl_status_t kvcl_net_addrs(const char *names, kvcl_net_addr_t *addrs, size_t m
 /** The socket address of an address and a port (host order). @return its length. */
 socklen_t kvcl_net_sockaddr(uint8_t family, const uint8_t addr[16], uint16_t port, struct sockaddr_storage *ss);
 
+/** The port (host order) of the address that a socket of IPv4 or IPv6 is bound to. @return 0: none. */
+uint16_t kvcl_net_port(int fd);
+
 /** Is this address in the subnet of that one? */
 bool kvcl_net_same_subnet(const kvcl_net_addr_t *own, uint8_t family, const uint8_t addr[16]);
 

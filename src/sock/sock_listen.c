@@ -7,25 +7,10 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
-
-static uint16_t port_of(int fd)
-{
-    struct sockaddr_storage   ss  = {0};
-    socklen_t                 len = sizeof(ss);
-    const struct sockaddr_in  *v4 = (const struct sockaddr_in *)(const void *)&ss;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)&ss;
-
-    if (getsockname(fd, (struct sockaddr *)&ss, &len) != 0) {
-        return 0;
-    }
-    return ntohs((ss.ss_family == AF_INET) ? v4->sin_port : v6->sin6_port);
-}
 
 /* KVCL_ERR_UNREACHABLE: the interface does not have the address now, or IPv6 still looks for its duplicates. */
 static kvcl_status_t listen_at(kvcl_sock_listener_t *listener)
@@ -40,7 +25,7 @@ static kvcl_status_t listen_at(kvcl_sock_listener_t *listener)
     }
     if ((listener->fd >= 0) && (bind(listener->fd, (const struct sockaddr *)&ss, len) == 0) &&
         (listen(listener->fd, SOMAXCONN) == 0)) {
-        listener->port = port_of(listener->fd);
+        listener->port = kvcl_net_port(listener->fd);
         return KVCL_OK;
     }
     status = kvcl_fail_errno((errno == EADDRNOTAVAIL) ? KVCL_ERR_UNREACHABLE : KVCL_ERR_IO, errno,

@@ -1,6 +1,10 @@
-/* KVCL_NET: which of its names are interfaces and which are RDMA ports, over a tree like that of /sys. */
+/*
+ * KVCL_NET: which of its names are interfaces and which are RDMA ports, over a tree like that of /sys; and the port of a
+ * socket.
+ */
 #include "config.h"
 #include "test_base.h"
+#include "base/net.h"
 #include "topo/net_parse.h"
 
 #include <ftw.h>
@@ -264,6 +268,41 @@ START_TEST(many_ports)
 }
 END_TEST
 
+/* A connection to the port that it says arrives. */
+START_TEST(a_socket_has_a_port)
+{
+    static const uint8_t    at[2][16] = {{127, 0, 0, 1}, {[15] = 1}};
+    const uint8_t           family    = (_i == 0) ? 4 : 6;
+    struct sockaddr_storage ss;
+    socklen_t               len = kvcl_net_sockaddr(family, at[_i], 0, &ss);
+    int                     fd  = socket(ss.ss_family, SOCK_STREAM, 0), to;
+
+    if ((fd < 0) || (bind(fd, (struct sockaddr *)&ss, len) != 0)) {
+        ck_assert_uint_eq(family, 6);
+        printf("this host has no IPv6\n");
+        return;
+    }
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_uint_ne(kvcl_net_port(fd), 0);
+    len = kvcl_net_sockaddr(family, at[_i], kvcl_net_port(fd), &ss);
+    to  = socket(ss.ss_family, SOCK_STREAM, 0);
+    ck_assert_int_eq(connect(to, (struct sockaddr *)&ss, len), 0);
+    close(to);
+    close(fd);
+}
+END_TEST
+
+START_TEST(others_have_none)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_uint_eq(kvcl_net_port(fd), 0);
+    ck_assert_uint_eq(kvcl_net_port(-1), 0);
+    close(fd);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = tcase_create("net");
@@ -278,6 +317,8 @@ int main(void)
     tcase_add_test(tcase, a_host_without_rdma);
     tcase_add_test(tcase, rdma_is_required);
     tcase_add_test(tcase, many_ports);
+    tcase_add_loop_test(tcase, a_socket_has_a_port, 0, 2);
+    tcase_add_test(tcase, others_have_none);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }
