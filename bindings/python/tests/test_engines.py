@@ -383,6 +383,89 @@ def test_environments_that_are_named_are_taken_and_others_are_skipped(tmp_path):
     assert rc == 77 and out == [] and "lock files are for" in why
 
 
+FAKE_PYTHON = """#!/bin/sh
+case $* in
+  *platform*) echo cpython 3.11 x86_64 ;;
+  "-m venv "*)
+    mkdir -p "$3/bin" "$3/lib/python3.11/site-packages"
+    cp "$0" "$3/bin/python" && cp "${0%/*}/pip" "$3/bin/"
+    ;;
+  *"import torch"*) ;;
+  *) exit 1 ;;
+esac
+"""
+FAKE_PIP = """#!/bin/sh
+case $1 in
+  install) ;;
+  *) exit 0 ;;
+esac
+for turn; do :; done
+if [ "$(wc -l <"$FAKE/installed")" -ge "$(cat "$FAKE/limit")" ]; then
+  echo "WARNING: Retrying after connection broken by NewConnectionError: failed to establish a new connection"
+  echo "ERROR: No matching distribution found for agent-detector==2.0.0"
+  exit 1
+fi
+cat "$turn" >>"$FAKE/installed"
+"""
+
+
+def test_environments_are_made_in_turns_and_continued(tmp_path):
+    """The script, over a python and a pip that only say so."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    fake, dir = tmp_path / "fake", tmp_path / "made"
+    fake.mkdir()
+    for name, text in (("python3", FAKE_PYTHON), ("pip", FAKE_PIP), ("installed", ""), ("limit", "20")):
+        (fake / name).write_text(text)
+        (fake / name).chmod(0o700)
+
+    def run():
+        ran = subprocess.run([os.path.join(here, "engines/environments"), str(dir)], capture_output=True, text=True,
+                             env={"PATH": f"{fake}:{os.environ['PATH']}", "PYTHON": str(fake / "python3"),
+                                  "FAKE": str(fake)})
+        return ran.returncode, ran.stdout.splitlines(), ran.stderr.splitlines()
+
+    def lock(name):
+        with open(os.path.join(here, "..", name)) as file:
+            return [line.strip() for line in file if not line.startswith("#")]
+
+    E, S = lock("engines.lock"), lock("sglang.lock")
+    rc, out, says = run()
+    assert rc == 77 and out == [] and says[0] == f"engines: engines.lock: 8 of {len(E)} packages, 1 MiB"
+    assert says[-1].startswith(f"engines.lock was not installed, 24 of {len(E)} packages are there, and the next run "
+                               f"continues: no connection to the package index")
+    (fake / "limit").write_text("100000")
+    both = [f"TEST_ENGINES={dir}/E", f"TEST_SGLANG={dir}/S"]
+    assert run()[:2] == (0, both)
+    assert (fake / "installed").read_text().splitlines() == E + S  # none twice
+    assert (dir / "S/lib/python3.11/site-packages/engines.pth").read_text() == f"{dir}/E/lib/python3.11/site-packages\n"
+    assert run() == (0, both, []) and len((fake / "installed").read_text().splitlines()) == len(E + S)
+
+    (dir / "S/lock").write_text("an older lock file")  # made anew, from the first package
+    (dir / "S/begun").write_text("an older lock file")
+    (fake / "installed").write_text("")
+    assert run()[:2] == (0, both) and (fake / "installed").read_text().splitlines() == S
+
+    (dir / "S/lock").unlink()  # without room SGLang's tests are skipped, with a sentence, and without E all are
+    (fake / "df").write_text("#!/bin/sh\necho; echo disk 100 50 50 50% /\n")
+    (fake / "df").chmod(0o700)
+    rc, out, says = run()
+    assert (rc, out) == (0, both[:1]) and "50 MiB free, and sglang.lock needs 18" in says[-1]
+    (dir / "E/lock").unlink()
+    rc, out, says = run()
+    assert (rc, out) == (77, []) and "50 MiB free, and engines.lock needs 5" in says[-1]
+
+
+def test_an_environment_has_a_time_limit(tmp_path):
+    """A pip that hangs is ended; what was there before stays."""
+    for name, text in (("python3", FAKE_PYTHON), ("pip", "#!/bin/sh\n[ $1 != install ] || sleep 1000\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o700)
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engines/environments")
+    ran = subprocess.run([script, str(tmp_path / "made")], capture_output=True, text=True, env={
+        "PATH": os.environ["PATH"], "PYTHON": str(tmp_path / "python3"), "TEST_ENGINES_LIMIT": "1"})
+    assert ran.returncode == 77 and "the time was up (TEST_ENGINES_LIMIT)" in ran.stderr
+
+
 # ---- SGLang ----
 
 TOKENS, LAYERS, HEADS, DIM, PAGES = 4, 3, 2, 8, 6

@@ -11,11 +11,13 @@ dir=${TEST_ENGINES_DIR:-$top_srcdir/build/engines}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 trap 'exit 1' HUP INT TERM
+exec 3>&1 # what is installed meanwhile
 if ! found=$("$here/environments" ${smoke:+--here} "$dir" 2>"$log"); then
   echo "SKIP: the tests with engines did not run: $(tail -n 1 "$log")"
   echo "0 passed, 0 failed, 1 skipped"
   exit 77
 fi
+exec 3>&-
 [ ! -s "$log" ] || echo "SKIP: SGLang: $(tail -n 1 "$log")"
 eval "$(printf '%s\n' "$found" | sed "s/'/'\\\\''/g; s/=\(.*\)/='\1'; export TEST_ENGINES TEST_SGLANG/")"
 
