@@ -1,6 +1,6 @@
 """Compare torch collectives on the CPU: the kvcl process group beside gloo's, in turns, in the same processes.
 
-    PYTHONPATH=... python3 bench_collectives.py --ranks 4 --ops all_reduce,all_to_all --sizes 8,64K,1M,64M
+    PYTHONPATH=... python3 bench_collectives.py --ranks 4 --ops broadcast,all_gather --sizes 8,64K,1M,64M
 
 Each round calls one backend some times and then the other one, and takes the time of the slowest rank; a line has the
 medians over the rounds, gloo's time divided by kvcl's, and the load average of the machine. Sizes are bytes of a rank's
@@ -22,7 +22,7 @@ OPS = ("all_reduce", "all_to_all", "reduce_scatter", "all_gather", "broadcast")
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--ops", default="all_reduce,all_to_all")
+    parser.add_argument("--ops", default=",".join(OPS), help="default: all")
     parser.add_argument("--sizes", default="8,1K,16K,64K,256K,1M,4M,16M,64M")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--round-ms", type=float, default=60.0, help="time of one backend in a round, about")

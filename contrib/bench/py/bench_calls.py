@@ -1,0 +1,97 @@
+"""What a call from Python costs, by two builds of the package in turns, such as one for Python's limited API, as KVCL
+is built, and one for the full API of this Python.
+
+    LD_LIBRARY_PATH=... python3 bench_calls.py limited=FOLDER full=FOLDER [--rounds 7]
+
+Each FOLDER holds a package kvcl, and both use the same libkvcl. Two ranks over shared memory: a get of one block of 4
+KiB, a get of 1,024 blocks of 4 KiB in random order, and a match of 512 keys, which both ranks hold. A round starts the
+two ranks anew, for one build and then for the other; a line has the medians over the rounds of the median call, their
+ratio, and the load average of the machine. For the full API, build in a second folder:
+
+    ../configure && make PYTHON_CFLAGS="$(python3-config --includes)"
+"""
+
+import argparse
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+BLOCK, BLOCKS, KEYS = 4096, 1024, 512
+
+
+def median_us(call, seconds):
+    """The median of single calls, for about so long."""
+    until, took = time.perf_counter() + seconds, []
+    while time.perf_counter() < until or len(took) < 100:
+        begin = time.perf_counter_ns()
+        call()
+        took.append(time.perf_counter_ns() - begin)
+    return statistics.median(took) / 1000
+
+
+def rank(seconds):
+    import kvcl
+    with kvcl.Context() as context:
+        world = context.world
+        cache = context.cache("calls", kvcl.Layout.bytes(blocks=2 * BLOCKS, block_bytes=BLOCK), writable=True)
+        with kvcl.Store(world, dram_bytes=2 * KEYS * BLOCK, block_bytes=BLOCK) as store:
+            keys = [kvcl.key_from_string(f"key {i}") for i in range(KEYS)]
+            mine = range(world.rank, KEYS, world.size)
+            store.put([keys[i] for i in mine], cache, list(mine)).wait()
+            world.barrier()
+            if world.rank == 0:
+                assert store.match(keys) == KEYS
+                order = random.Random(1).sample(range(BLOCKS), BLOCKS)
+                into = list(range(BLOCKS, 2 * BLOCKS))
+                print(json.dumps({
+                    "a get of 4 KiB": median_us(lambda: world.get(1, cache, remote=[3], local=[5]).wait(), seconds),
+                    "a get of 1,024 blocks": median_us(lambda: world.get(1, cache, order, into).wait(), seconds),
+                    "a match of 512 keys": median_us(lambda: store.match(keys), seconds)}))
+            world.barrier()
+
+
+def ranks(folder, seconds):
+    """What rank 0 measured."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    started = [subprocess.Popen([sys.executable, __file__, "--rank", "--seconds", str(seconds)], stdout=subprocess.PIPE,
+                                env=dict(os.environ, PYTHONPATH=folder, KVCL_SIZE="2", KVCL_RANK=str(number),
+                                         KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}")) for number in range(2)]
+    outs = [one.communicate()[0] for one in started]
+    if any(one.returncode for one in started):
+        sys.exit(f"a rank of {folder} failed")
+    return json.loads(outs[0])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("builds", nargs="*", metavar="NAME=FOLDER")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.5, help="for each measurement")
+    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    opt = parser.parse_args()
+    if opt.rank:
+        rank(opt.seconds)
+        return
+    builds = dict(one.split("=", 1) for one in opt.builds if "=" in one)
+    if len(builds) != 2:
+        parser.error("two builds are needed, NAME=FOLDER each")
+    took = {name: [] for name in builds}
+    for _ in range(opt.rounds):
+        for name, folder in builds.items():
+            took[name].append(ranks(os.path.abspath(folder), opt.seconds))
+    first, second = builds
+    print(f"{'median us':24} {first:>10} {second:>10} {first + '/' + second:>16}  load {os.getloadavg()[0]:.1f}")
+    for what in took[first][0]:
+        one, other = (statistics.median(each[what] for each in took[name]) for name in builds)
+        print(f"{what:24} {one:10.2f} {other:10.2f} {one / other:16.3f}")
+
+
+if __name__ == "__main__":
+    main()
