@@ -1,8 +1,9 @@
 #!/bin/sh
-# A wheel in a fresh virtual environment, without PYTHONPATH and LD_LIBRARY_PATH: import, the version, the tools, two
-# ranks, types. The wheel is packed from this build's files, or TEST_WHEELS names finished ones (contrib/check wheel).
+# A package in a fresh virtual environment, without PYTHONPATH and LD_LIBRARY_PATH: import, the version, the tools, two
+# ranks, types. It is a wheel of this build's files, or TEST_WHEELS names finished ones, and TEST_SDIST a source
+# package, which pip compiles against the machine's libraries, for the first interpreter. contrib/check wheel does both.
 # TEST_PYTHONS: the interpreters, default $PYTHON alone.
-# TEST_TIMEOUT: 900
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 here=$top_srcdir/bindings/python
@@ -31,7 +32,7 @@ is() {
 }
 
 [ -n "${PYTHON-}" ] || skip "this build has no Python"
-[ -n "${TEST_WHEELS-}" ] || [ -e "$top_builddir/bindings/python/kvcl/_kvcl.la" ] ||
+[ -n "${TEST_WHEELS-}${TEST_SDIST-}" ] || [ -e "$top_builddir/bindings/python/kvcl/_kvcl.la" ] ||
   skip "the Python bindings were not built: no Python.h (Debian: python3-dev), or --with-python=no"
 preload=
 case ${TEST_SANITIZE:-no} in
@@ -117,37 +118,43 @@ PY
   esac
 }
 
-# every_module WHEEL PYTHON: the whole package, with the connectors of the engines, is in the wheel.
+# every_module: the whole package is installed, with the connectors of the engines.
 every_module() {
   (cd "$here" && find kvcl -name '*.py' -o -name '*.pyi' -o -name py.typed) | LC_ALL=C sort >"$tmp/modules"
-  "$2" -m zipfile -l "$1" | sed 's/ .*//' | LC_ALL=C sort | LC_ALL=C comm -23 "$tmp/modules" - >"$tmp/absent"
+  (cd "$env"/lib/python3*/site-packages && find kvcl -type f) | LC_ALL=C sort |
+    LC_ALL=C comm -23 "$tmp/modules" - >"$tmp/absent"
   cat "$tmp/absent"
   [ -s "$tmp/modules" ] && [ ! -s "$tmp/absent" ]
 }
 
-# a WHEEL in a fresh environment of PYTHON
+# try PACKAGE PYTHON: a wheel or a source package, in a fresh environment
 try() {
-  wheel=$1 kind=plain
-  version=$(basename "$wheel" | cut -d- -f2)
-  name="${wheel##*/}, $("$2" -c 'import sys; print("Python %d.%d" % sys.version_info[:2])')"
+  package=$1 kind=plain
+  version=$(basename "$package" .tar.gz | cut -d- -f2)
+  name="${package##*/}, $("$2" -c 'import sys; print("Python %d.%d" % sys.version_info[:2])')"
   { [ -n "$fresh" ] || make_env "$2"; } || { note "$name: no virtual environment (Debian: python3-venv)"; return; }
   fresh=
-  if "$2" -m zipfile -l "$wheel" | grep -q '^kvcl\.libs/'; then
-    kind=repaired
-  fi
-  if metadata "$wheel" "$2" | grep -q '^Requires-Dist: libucx' && ! timeout -k 10 300 \
-    "$env/bin/pip" download -q --timeout 20 --retries 1 -d "$tmp/found" "$wheel" >"$tmp/out" 2>&1; then
-    note "$name: libucx is not to be had from PyPI"
-    return
-  fi
-  is "$name: is installed" "$env/bin/pip" install -q --no-compile --no-index --find-links "$tmp/found" "$wheel"
+  case $package in
+    *.whl)
+      if "$2" -m zipfile -l "$package" | grep -q '^kvcl\.libs/'; then
+        kind=repaired
+      fi
+      if metadata "$package" "$2" | grep -q '^Requires-Dist: libucx' && ! timeout -k 10 300 \
+        "$env/bin/pip" download -q --timeout 20 --retries 1 -d "$tmp/found" "$package" >"$tmp/out" 2>&1; then
+        note "$name: libucx is not to be had from PyPI"
+        return
+      fi
+      ;;
+    *) is_source_package "$package" "$2" ;;
+  esac
+  is "$name: is installed" "$env/bin/pip" install -q --no-compile --no-index --find-links "$tmp/found" "$package"
   is "$name: its parts fit together" "$env/bin/pip" check
   # shellcheck disable=SC2016
   is "$name: import, and the version" in_env "$env/bin/python" -c '
 import importlib.metadata, kvcl
 assert kvcl.__version__ == importlib.metadata.version("kvcl"), kvcl.__version__
 print(kvcl.build())'
-  is "$name: every module" every_module "$wheel" "$2"
+  is "$name: every module" every_module
   is "$name: what needs no engine" in_env "$env/bin/python" -c '
 import kvcl.compat.mooncake, kvcl.lmcache, kvcl.sglang, kvcl.vllm'
   is "$name: what is loaded" loads_only_its_own "$env" $kind
@@ -169,6 +176,38 @@ import kvcl.compat.mooncake, kvcl.lmcache, kvcl.sglang, kvcl.vllm'
   fi
 }
 
+# What the tools of Python ask of a source package (PEP 517, 625, 643), before it is installed.
+is_source_package() {
+  top=kvcl-$version
+  mkdir "$tmp/source" "$tmp/again"
+  tar -xf "$1" -C "$tmp/source"
+  (cd "$tmp/source" && find "$top" ! -type d | LC_ALL=C sort) >"$tmp/packed"
+  is "$name: one folder" [ "$(ls "$tmp/source")" = "$top" ]
+  is "$name: what pip needs" has_what_pip_needs "$tmp/source/$top"
+  is "$name: a missing library is named" missing_is_named "$1"
+  is "$name: the backend packs the same" packs_again "$2"
+}
+
+has_what_pip_needs() {
+  cat "$1/pyproject.toml" && grep -Fx "Version: $version" "$1/PKG-INFO" &&
+    grep -Fx 'Dynamic: Requires-Dist' "$1/PKG-INFO"
+}
+
+# pip must fail, and say which library configure looked for.
+missing_is_named() {
+  ! "$env/bin/pip" install --no-index --config-settings configure=--with-ucx=/nonexistent "$1" >"$tmp/refused" 2>&1 ||
+    return
+  cat "$tmp/refused"
+  grep -q 'ucx was asked for' "$tmp/refused" && grep -q 'contrib/ci/deps check names the packages' "$tmp/refused"
+}
+
+packs_again() {
+  (cd "$tmp/source/$top" && PYTHONPATH=bindings/python/wheel "$1" -c '
+import sys, kvcl_wheel
+kvcl_wheel.build_sdist(sys.argv[1])' "$tmp/again") || return
+  tar -tf "$tmp/again/$top.tar.gz" | grep -v '/$' | LC_ALL=C sort | diff "$tmp/packed" -
+}
+
 # metadata WHEEL PYTHON
 metadata() {
   "$2" -c 'import sys, zipfile
@@ -178,7 +217,7 @@ print(next(wheel.read(name).decode() for name in wheel.namelist() if name.endswi
 
 mkdir "$tmp/found"
 wheels=${TEST_WHEELS-} env=$tmp/env fresh=
-if [ -z "$wheels" ]; then
+if [ -z "$wheels${TEST_SDIST-}" ]; then
   make_env "$PYTHON" || skip "$PYTHON makes no virtual environment (Debian: python3-venv)"
   fresh=1
   wheels=$(pack) || { echo "$wheels"; case $wheels in SKIP*) exit 77 ;; *) exit 1 ;; esac; }
@@ -189,5 +228,14 @@ for each in $wheels; do
     try "$each" "$python"
   done
 done
+if [ -n "${TEST_SDIST-}" ]; then
+  if command -v patchelf >/dev/null; then
+    # shellcheck disable=SC2086
+    set -- ${TEST_PYTHONS:-$PYTHON}
+    try "$TEST_SDIST" "$1"
+  else
+    note "${TEST_SDIST##*/}: no patchelf (Debian: patchelf)"
+  fi
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
