@@ -2,12 +2,14 @@
 
 import ctypes
 import os
+import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
+import kvcl
 from kvcl.compat import mooncake_engine as module
 from kvcl.compat.mooncake_engine import TransferEngine, TransferNotify, TransferOpcode
 
@@ -106,6 +108,50 @@ def test_memory_that_comes_and_goes(sides):
     assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[0], 10) == -1
     assert b.bytes(0, 0, 10) == before
     assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[1], 10) == 0
+
+
+def test_memory_that_is_registered_anew_is_found_after_a_failure(sides):
+    a, b = sides
+    assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[0], BYTES) == 0
+    assert b.engine.unregister_memory(b.bases[0]) == 0 and b.engine.register_memory(b.bases[0], BYTES) == 0
+    ctypes.memset(b.bases[0], 0, BYTES)
+    assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[0], BYTES) == -1  # what it knew is stale
+    assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[0], BYTES) == 0
+    assert b.bytes(0, 0, BYTES) == a.bytes(0, 0, BYTES)
+
+
+def test_an_address_of_ipv6(sides):
+    a, _ = sides
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this host has no ::1")
+    b = Side("[::1]")
+    assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[1], 100) == 0
+    assert b.bytes(1, 0, 100) == a.bytes(0, 0, 100)
+    b.engine.close()
+
+
+def test_a_part_that_cannot_be_posted_ends_the_others(sides, monkeypatch):
+    a, b = sides
+    assert a.engine.send_probe(b.name) == 0
+    posted, peer = [], a.engine._peers[b.name]
+    first, second = peer.regions.all
+
+    class Fails:
+        def put_vec(self, *given, **more):
+            raise kvcl.NoSpace("no room")
+
+    class Tells:
+        def put_vec(self, *given, **more):
+            posted.append(first.memory.put_vec(*given, **more))
+            return posted[-1]
+
+    peer.regions = module.Regions([module.Region(first.base, first.size, Tells()),
+                                   module.Region(second.base, second.size, Fails())])
+    there = [first.base, second.base]
+    assert a.engine.batch_transfer_sync_write(b.name, a.bases, there, [BYTES, BYTES]) == -1
+    assert len(posted) == 1 and posted[0].done()
 
 
 def test_peers_that_are_not_there(sides):

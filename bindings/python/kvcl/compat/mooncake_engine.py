@@ -19,7 +19,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .._comm import Comm, RankState
 from .._context import Context
-from .._errors import DeadHandle, KvclError, Shutdown
+from .._errors import DeadHandle, InvalidParam, KvclError, Shutdown
 from .._mem import Mem, RemoteMem
 
 log = logging.getLogger("kvcl.compat")
@@ -40,6 +40,33 @@ class TransferNotify:
 
     def __init__(self, name: str = "", msg: str = "") -> None:
         self.name, self.msg = name, msg
+
+
+def name_split(name: str) -> Tuple[str, str]:
+    """The host and the port of "host", "host:port", "[an IPv6 address]" with or without ":port"; no port: ""."""
+    host, _, port = name.rpartition(":")
+    return (host, port) if port.isdigit() and (":" not in host or host.endswith("]")) else (name, "")
+
+
+class _OnDevice:
+    """Bytes of a device."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = dict(shape=(size,), typestr="|u1", data=(address, False), strides=None,
+                                             version=3)
+
+
+def register_at(context: Context, address: int, size: int, device: bool) -> Mem:
+    """Register memory by its address. device: it may be a device's, which the driver knows; without, it is host memory.
+
+    KvclError: it cannot be registered; with device Unsupported if this library was built without devices.
+    """
+    if device:
+        try:
+            context.register(_OnDevice(address, 1)).close()
+        except InvalidParam:  # the driver says that it is no device's
+            device = False
+    return context.register(_OnDevice(address, size) if device else (ctypes.c_ubyte * size).from_address(address))
 
 
 def note_pack(name: str, msg: str) -> bytes:
@@ -136,12 +163,14 @@ class TransferEngine:
         self._local: List[Region] = []  # in the order of registration
         self._index = Regions()
         self._peers: Dict[str, _Peer] = {}
+        self._meeting: Dict[str, threading.Lock] = {}  # held by who connects to that peer
         self._notes: List[TransferNotify] = []
         self._batches: Dict[int, Tuple[List[Any], Any]] = {}
         self._last = 0
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
-        self.timeout = 30.0
+        self.timeout = self.connect_timeout = 30.0
+        self.device = False  # memory that is registered may be a device's
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"kvcl.compat.mooncake_engine: TransferEngine.{name} is not offered")
@@ -153,7 +182,7 @@ class TransferEngine:
         """Listen at local_hostname. 0, or -1."""
         if self._context is not None:
             return self._failed("initialize", "it was called before")
-        host, _, port = local_hostname.partition(":")
+        host, port = name_split(local_hostname)
         if metadata_server == "P2PHANDSHAKE" or not port:
             port = "0"
         try:
@@ -172,6 +201,11 @@ class TransferEngine:
                        metadata_type: str = "") -> int:
         """As initialize()."""
         return self.initialize(local_hostname, metadata_server, protocol, device_name)
+
+    @property
+    def session(self) -> str:
+        """What others name this engine: "host:port"."""
+        return self._name
 
     def get_rpc_port(self) -> int:
         """The port that others name."""
@@ -199,7 +233,7 @@ class TransferEngine:
         if self._context is None or buffer_addr <= 0 or capacity <= 0:
             return self._failed("register_memory", "no engine, or no memory")
         try:
-            memory = self._context.register((ctypes.c_ubyte * capacity).from_address(buffer_addr))
+            memory = register_at(self._context, buffer_addr, capacity, self.device)
         except KvclError as error:
             return self._failed("register_memory", error)
         with self._lock:
@@ -372,34 +406,47 @@ class TransferEngine:
         """The thread that answers peers."""
         while not self._closing.is_set():
             try:
+                self._turn()
                 got = self._door.notify_recv(0.5)
                 if got is not None and got[1][:1] == ASK:
                     with self._lock:
                         rows = [(one.base, one.size, one.memory.export(write=True)) for one in self._local]
                     self._door.send_bytes(got[0], TAG, table_pack(rows), timeout=self.timeout)
                 elif got is not None and (note := note_read(got[1])) is not None:
-                    with self._lock:
-                        self._notes.append(note)
+                    self._noted(got[0], note)
             except KvclError as error:
                 if isinstance(error, (Shutdown, DeadHandle)) or self._door.closed:
                     return
                 self._failed("a peer", error)
                 self._closing.wait(0.1)
 
+    def _noted(self, source: int, note: TransferNotify) -> None:
+        with self._lock:
+            self._notes.append(note)
+
+    def _turn(self) -> None:
+        """Called by the thread that answers peers, at least twice a second."""
+
+    def _met(self, peer: _Peer) -> None:
+        """Called when a connection was made, before it is used. KvclError: it is not used."""
+
     def _peer(self, name: str) -> Optional[_Peer]:
         with self._lock:
-            peer, context = self._peers.get(name), self._context
+            context, meeting = self._context, self._meeting.setdefault(name, threading.Lock())
         if context is None:
             return None
-        if peer is None or peer.lost:
+        with meeting:
+            peer = self._peers.get(name)
+            if peer is not None and not peer.lost:
+                return peer
             try:
-                peer = _Peer(context.connect(name, timeout=self.timeout))
+                peer = _Peer(context.connect(name, timeout=min(self.timeout, self.connect_timeout)))
+                self._met(peer)
             except KvclError as error:
                 self._failed(name, error)
                 return None
-            with self._lock:
-                self._peers[name] = peer
-        return peer
+            self._peers[name] = peer
+            return peer
 
     def _post(self, name: str, write: bool, buffers: Sequence[int], theirs: Sequence[int], lengths: Sequence[int],
               notify: Optional[TransferNotify]) -> Optional[Tuple[List[Any], _Peer]]:
@@ -409,14 +456,20 @@ class TransferEngine:
         peer = self._peer(name)
         if peer is None:
             return None
+        requests: List[Any] = []
         try:
-            if any(peer.regions.holding(at, size) is None for at, size in zip(theirs, lengths)):
+            regions = [peer.regions.holding(at, size) for at, size in zip(theirs, lengths)]
+            if None in regions:
                 peer.ask(self.timeout)
-            groups: Dict[Tuple[Any, Any], Tuple[List[int], List[int], List[int]]] = {}
-            for here, there, size in zip(buffers, theirs, lengths):
-                far, near = peer.regions.holding(there, size), self._index.holding(here, size)
+                regions = [peer.regions.holding(at, size) for at, size in zip(theirs, lengths)]
+            groups: Dict[Any, Tuple[Any, Any, List[int], List[int], List[int]]] = {}
+            for far, here, there, size in zip(regions, buffers, theirs, lengths):
+                near = self._index.holding(here, size)
                 if far is None or here <= 0:
                     self._failed(name, f"{size} bytes at {there:#x} are not registered there")
+                    return None
+                if near is None and self.device:
+                    self._failed(name, f"{size} bytes at {here:#x} are not registered here")
                     return None
                 base = near.base if near is not None else here
                 local = near.memory if near is not None else (ctypes.c_ubyte * size).from_address(here)
@@ -425,10 +478,9 @@ class TransferEngine:
                 for one, value in zip(lists[2:], (there - far.base, here - base, size)):
                     one.append(value)
             note = None if notify is None else note_pack(notify.name, notify.msg)
-            requests = []
-            for far, local, at, here, n in groups.values():
-                move = far.put_vec if write else far.get_vec
-                requests.append(move(at, local, here, n, timeout=self.timeout,
+            for memory, local, at, from_, n in groups.values():
+                move = memory.put_vec if write else memory.get_vec
+                requests.append(move(at, local, from_, n, timeout=self.timeout,
                                      notify=note if len(groups) == 1 else None))
             if note is not None and len(groups) != 1:
                 if self._wait(requests) != 0:
@@ -436,6 +488,9 @@ class TransferEngine:
                 requests.append(peer.comm.notify(0, note, timeout=self.timeout))
             return requests, peer
         except (KvclError, ValueError) as error:
+            for request in requests:  # none may move bytes when the caller learns that it has failed
+                with request:
+                    pass
             self._failed(name, error)
             return None
 
@@ -451,7 +506,13 @@ class TransferEngine:
     def _sync(self, name: str, write: bool, buffers: Sequence[int], theirs: Sequence[int], lengths: Sequence[int],
               notify: Optional[TransferNotify] = None) -> int:
         posted = self._post(name, write, buffers, theirs, lengths, notify)
-        return -1 if posted is None else self._wait(posted[0])
+        if posted is None:
+            return -1
+        requests, peer = posted
+        done = self._wait(requests)
+        if done != 0:
+            peer.regions = Regions()  # memory that was registered anew is asked for
+        return done
 
     def _begin(self, name: str, write: bool, buffers: Sequence[int], theirs: Sequence[int],
                lengths: Sequence[int]) -> int:
