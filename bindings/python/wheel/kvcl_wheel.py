@@ -33,6 +33,7 @@ TOP = HERE.parent.parent.parent
 UCX_PACKAGE = "libucx-cu13"
 UCX_VERSIONS = ">=1.22,<2"  # a library built against an older UCX runs with a newer one, not the reverse
 TOOLS = ("kvcl_info", "kvcl_perf", "kvcl_replay", "kvcl_serve", "kvcl_top")
+PLUGIN = "[sglang.srt.plugins]\nkvcl = kvcl.sglang_plugin:register\n"  # SGLang looks for it
 Settings = Optional[Mapping[str, Any]]
 
 
@@ -153,7 +154,7 @@ def _about(kind: str, tag: str) -> Dict[str, bytes]:
     return {
         "METADATA": _metadata(kind).encode(),
         "WHEEL": f"Wheel-Version: 1.0\nGenerator: kvcl_wheel\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
-        "entry_points.txt": f"[console_scripts]\n{scripts}".encode(),
+        "entry_points.txt": f"[console_scripts]\n{scripts}\n{PLUGIN}".encode(),
         "licenses/COPYING": (TOP / "COPYING").read_bytes(),
     }
 

@@ -14,6 +14,7 @@ CALLS = [
     ("lmcache", "lmcache/v1/distributed/l2_adapters/native_connector_l2_adapter.py", ("_client", "native_client")),
     ("sglang", "sglang/srt/managers/cache_controller.py", ("storage_backend",)),
     ("sglang", "sglang/srt/mem_cache/hybrid_cache/hybrid_cache_controller.py", ("storage_backend",)),
+    ("sglang", "sglang/srt/disaggregation/mooncake/conn.py", ("engine",)),
 ]
 # Functions that the other side must have as they are: (module, file, class, names or None: all).
 METHODS = [
@@ -25,6 +26,13 @@ METHODS = [
     ("sglang", "sglang/srt/mem_cache/hicache_storage.py", "PoolTransferResult", None),
     ("sglang", "sglang/srt/mem_cache/pool_host/mha.py", "MHATokenToKVPoolHost", ("get_page_buffer_meta",)),
     ("sglang", "sglang/srt/mem_cache/pool_host/mla.py", "MLATokenToKVPoolHost", ("get_page_buffer_meta",)),
+    ("sglang", "sglang/srt/disaggregation/mooncake/conn.py", "MooncakeKVManager",
+     ("__init__", "init_engine", "_publish_peer_registration", "register_buffer_to_engine")),
+    ("sglang", "sglang/srt/disaggregation/common/conn.py", "CommonKVManager",
+     ("conclude_failure", "parse_kv_status_message", "record_failure", "update_status")),
+    ("sglang", "sglang/srt/disaggregation/common/conn.py", "CommonKVReceiver",
+     ("clear", "disconnect_endpoint", "send_metadata")),
+    ("sglang", "sglang/srt/plugins/hook_registry.py", "HookRegistry", ("register",)),
 ]
 
 

