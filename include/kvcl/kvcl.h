@@ -42,6 +42,7 @@
 #include <kvcl/kvcl_mem.h>
 #include <kvcl/kvcl_layout.h>
 #include <kvcl/kvcl_reshard.h>
+#include <kvcl/kvcl_ep.h>
 #include <kvcl/kvcl_cache.h>
 #include <kvcl/kvcl_xfer.h>
 #include <kvcl/kvcl_coll.h>

@@ -53,6 +53,7 @@ static void params()
     kvcl_store_params_t   store   = KVCL_STORE_PARAMS_INIT;
     kvcl_cache_params_t   cache   = KVCL_CACHE_PARAMS_INIT;
     kvcl_reshard_params_t reshard = KVCL_RESHARD_PARAMS_INIT;
+    kvcl_ep_params_t      experts = KVCL_EP_PARAMS_INIT;
     kvcl_store_stats_t    stats   = KVCL_STORE_STATS_INIT;
     kvcl_recv_info_t      info    = KVCL_RECV_INFO_INIT;
     kvcl_mem_params_t     mem     = KVCL_MEM_PARAMS_INIT;
@@ -65,6 +66,7 @@ static void params()
     xfer.flags |= KVCL_BACKGROUND | KVCL_PUT_WAIT;
     IS((init.size == sizeof(init)) && (init.rank == -1) && (xfer.size == sizeof(xfer)));
     IS((store.size == sizeof(store)) && (reshard.size == sizeof(reshard)) && (rights == KVCL_READ_WRITE));
+    IS((experts.size == sizeof(experts)) && (experts.active == nullptr) && (KVCL_EP_COPIES_MAX(6, 8) == 3));
     IS((cache.size == sizeof(cache)) && (cache.kind == KVCL_MEM_HOST) && (cache.bases == nullptr));
     IS((stats.size == sizeof(stats)) && (counts.size == sizeof(counts)) && (stats.sizes[7].takes == 0));
     IS((info.size == sizeof(info)) && (mem.size == sizeof(mem)) && (oob.size == sizeof(oob)) && (oob.nranks == 0));
