@@ -1,5 +1,6 @@
 /*
- * Experts on ranks: where the experts of a mixture-of-experts model are placed, and what changes when ranks fail.
+ * Experts on ranks: where the experts of a mixture-of-experts model are placed, what changes when ranks fail, and which
+ * rank sends which weights to which.
  *
  * All functions are pure: arrays in, arrays out. They need no context, do no input or output, read no clock and keep no
  * pointer; each allocates its scratch memory once and frees it. The same input gives the same output on every machine,
@@ -31,7 +32,7 @@ KVCL_BEGIN_DECLS
 #define KVCL_EP_MAX_SLOTS  65536u /* of a layer; of experts too */
 #define KVCL_EP_MAX_RANKS  4096u
 
-/* No expert in this slot; no further copy. */
+/* No expert in this slot; no further copy; no slot that a move comes from. */
 #define KVCL_EP_NONE (-1)
 
 /* kvcl_ep_params_t.flags */
@@ -121,6 +122,57 @@ KVCL_API kvcl_status_t kvcl_ep_index(const kvcl_ep_params_t *params, const int32
  */
 KVCL_API kvcl_status_t kvcl_ep_repair(const kvcl_ep_params_t *params, const int32_t *old, int32_t *placement,
                                       size_t *restored_p, size_t *missing_p) KVCL_MUST_CHECK;
+
+/* kvcl_ep_move_t.kind: where the weights come from, nearest first. */
+typedef enum kvcl_ep_from {
+    KVCL_EP_FROM_RANK  = 0, /* a slot of the same rank */
+    KVCL_EP_FROM_MOVE  = 1, /* a slot of the same rank that receives them by another move of this list */
+    KVCL_EP_FROM_HOST  = 2, /* another rank of the same host */
+    KVCL_EP_FROM_OTHER = 3, /* a rank of another host */
+    KVCL_EP_FROM_STORE = 4  /* no active rank has them: the caller gets them from the store, by its key of the expert */
+} kvcl_ep_from_t;
+
+/* The weights of an expert for one slot. */
+typedef struct kvcl_ep_move {
+    uint32_t layer;
+    uint32_t expert;
+    int32_t  source;      /* the slot that they come from; KVCL_EP_NONE: the store */
+    uint32_t destination; /* the slot that gets them */
+    uint32_t kind;        /* kvcl_ep_from_t */
+    uint32_t round;       /* from 0; in one round each rank exchanges weights with at most one other rank */
+} kvcl_ep_move_t;
+
+/**
+ * The moves that turn the old placement into the new one: one for each slot that gets another expert. Slots that keep
+ * their expert, and slots that become empty, need none. The rank of a slot is slot / (slots / ranks).
+ *
+ * The source is the nearest: the same rank, the same host, another host, the store; among equally near ranks the one
+ * that sends least so far. A rank gets the weights of an expert of a layer once, and copies them itself where it has
+ * several slots for them. Ranks that are not active send nothing.
+ *
+ * The moves of two ranks with each other, in both directions, have the same round; in a round each rank takes part in
+ * the moves of one such pair at most. Moves within a rank and from the store, which need no peer, have round 0, except
+ * KVCL_EP_FROM_MOVE, which has that of the move before it. The list is in the order of rounds.
+ *
+ * A source names a slot of the old placement. A slot may be the source of one move and the destination of another, in
+ * any order: put received weights aside, and into their slots when all moves have ended. Only a source of
+ * KVCL_EP_FROM_MOVE is the destination of an earlier move.
+ *
+ * Reads hosts too.
+ * @param [in] old        [layers][slots]: what the ranks hold. Slots of ranks that are not active are ignored.
+ * @param [in] placement  [layers][slots]: what they are to hold; slots of ranks that are not active must be
+ *                        KVCL_EP_NONE.
+ * @param [out] moves     room for cap; NULL is allowed with cap 0, to learn the number.
+ * @param [in] stride     sizeof(kvcl_ep_move_t).
+ * @param [out] n_p       the number of moves, also with KVCL_ERR_TRUNCATED.
+ * @param [out] rounds_p  the number of rounds: 0 if no rank needs another. NULL: not wanted.
+ * @return KVCL_OK; KVCL_ERR_TRUNCATED: more than cap, only *n_p was written; KVCL_ERR_INVALID_PARAM: as kvcl_ep_place,
+ *         or a rank that is not active is to hold an expert; KVCL_ERR_OUT_OF_RANGE: a slot names no expert (names the
+ *         layer and the slot); KVCL_ERR_NO_MEMORY.
+ */
+KVCL_API kvcl_status_t kvcl_ep_moves(const kvcl_ep_params_t *params, const int32_t *old, const int32_t *placement,
+                                     kvcl_ep_move_t *moves, size_t stride, size_t cap, size_t *n_p, uint32_t *rounds_p)
+    KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 
