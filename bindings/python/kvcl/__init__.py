@@ -32,7 +32,7 @@ well (include/kvcl/kvcl.h); in short:
 - Errors are exceptions, all of them KvclError: .status says which.
 """
 
-from . import _load
+from . import _load, ep
 from ._cache import Cache, Layout
 from ._client import Call, Layers, StoreClient
 from ._comm import Comm, MemoryInfo, RankState, RecvInfo
@@ -59,7 +59,7 @@ __all__ = [
     "ProtocolError", "Queue", "RankFailed", "RankState", "RecvInfo", "RemoteMem", "Request", "ReshardGroup",
     "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreClient", "StoreEvent", "StoreItem",
     "StorePlace", "Tier", "TimedOut", "Truncated", "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch",
-    "WaitTimeout", "build", "colls", "key_chain", "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes",
-    "reshard_plan", "reshard_plan_source", "settings", "topology", "value_key", "value_keys", "version", "wait_all",
-    "wait_any", "wait_some",
+    "WaitTimeout", "build", "colls", "ep", "key_chain", "key_from_bytes", "key_from_string", "key_root",
+    "keys_from_bytes", "reshard_plan", "reshard_plan_source", "settings", "topology", "value_key", "value_keys",
+    "version", "wait_all", "wait_any", "wait_some",
 ]

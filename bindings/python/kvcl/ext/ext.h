@@ -272,6 +272,12 @@ int   kvpy_layout(PyObject *arg, kvcl_layout_t *layout);
 PyObject *kvpy_reshard_share(PyObject *module, PyObject *args);
 PyObject *kvpy_reshard_plan(PyObject *module, PyObject *args);
 
+/* ep.c */
+PyObject *kvpy_ep_place(PyObject *module, PyObject *args);
+PyObject *kvpy_ep_index(PyObject *module, PyObject *args);
+PyObject *kvpy_ep_repair(PyObject *module, PyObject *args);
+PyObject *kvpy_ep_moves(PyObject *module, PyObject *args);
+
 /** The arguments blocks, layers (None or (first, end)), heads and tokens. Free the ids with kvpy_sel_free. */
 int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *tokens, kvcl_sel_t *sel);
 void  kvpy_sel_free(kvcl_sel_t *sel);

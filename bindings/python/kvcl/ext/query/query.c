@@ -372,5 +372,9 @@ PyMethodDef kvpy_query_methods[] = {
     {"reshard_share", kvpy_reshard_share, METH_VARARGS, "reshard_share(layers, heads, group, index)"},
     {"reshard_plan", kvpy_reshard_plan, METH_VARARGS,
      "reshard_plan(of_source, index, layers, heads, source, destination, distances)"},
+    {"ep_place", kvpy_ep_place, METH_VARARGS, "ep_place(params, loads, placement)"},
+    {"ep_index", kvpy_ep_index, METH_VARARGS, "ep_index(params, placement, copies or None, copies_max, counts)"},
+    {"ep_repair", kvpy_ep_repair, METH_VARARGS, "ep_repair(params, old, placement): (restored, missing)"},
+    {"ep_moves", kvpy_ep_moves, METH_VARARGS, "ep_moves(params, old, placement): a list of tuples"},
     {"layout_compatible", l_compatible, METH_VARARGS, "BadLayout if whole blocks of both are not the same thing."},
     {NULL, NULL, 0, NULL}};
