@@ -1,0 +1,139 @@
+/*
+ * What this rank promises and accepts: the acceptor of the ballots.
+ */
+#include "config.h"
+#include "view/views_impl.h"
+
+/* Could this change be one of this view? Bytes of peers. */
+bool kvcl_accept_fits(const kvcl_views_t *views, const kvcl_view_change_t *change)
+{
+    kvcl_rankset_t gone = change->gone, taken = views->view.members;
+    uint32_t       i, slot;
+
+    kvcl_rankset_drop(&gone, &views->view.members);
+    if (!kvcl_rankset_is_empty(&gone) || (change->n_joins > KVCL_VIEW_JOINS)) {
+        return false;
+    }
+    kvcl_rankset_drop(&taken, &change->gone);
+    for (i = 0; i < change->n_joins; ++i) {
+        slot = change->joins[i].slot;
+        if ((slot >= KVCL_SLOTS_MAX) || (change->joins[i].incarnation == 0) || kvcl_rankset_has(&taken, slot)) {
+            return false;
+        }
+        kvcl_rankset_add(&taken, slot);
+    }
+    return !kvcl_rankset_is_empty(&taken);
+}
+
+static void reply(kvcl_views_t *views, uint32_t to, kvcl_view_msg_t *msg, uint64_t now_ns)
+{
+    if (to != views->me) {
+        kvcl_views_send(views, to, msg, now_ns);
+    } else if (msg->type == KVCL_VIEW_PROMISE) {
+        msg->from     = views->me;
+        msg->accepted = views->accepted;
+        kvcl_lead_promise(views, msg, now_ns);
+    } else if (msg->type == KVCL_VIEW_ACCEPTED) {
+        kvcl_lead_accepted(views, views->me, msg->ballot, now_ns);
+    } else {
+        kvcl_lead_refused(views, msg->ballot);
+    }
+}
+
+static void refuse(kvcl_views_t *views, uint32_t to, uint64_t now_ns)
+{
+    kvcl_view_msg_t msg = {.type = KVCL_VIEW_REFUSED, .ballot = views->promised};
+
+    reply(views, to, &msg, now_ns);
+}
+
+void kvcl_accept_prepare(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns)
+{
+    kvcl_view_msg_t promise = {.type = KVCL_VIEW_PROMISE, .ballot = msg->ballot};
+
+    if ((msg->ballot == 0) || (kvcl_ballot_leader(msg->ballot) != msg->from)) {
+        return;
+    }
+    if (msg->ballot < views->promised) {
+        refuse(views, msg->from, now_ns);
+        return;
+    }
+    if (msg->ballot > views->promised) {
+        views->asked = 0;
+    }
+    views->promised = msg->ballot;
+    promise.lease   = kvcl_views_has_lease(views, now_ns);
+    if (views->accepted != 0) {
+        promise.change    = views->accepted_change;
+        promise.proposers = views->accepted_proposers;
+    }
+    reply(views, msg->from, &promise, now_ns);
+}
+
+/* Has this rank not echoed beats of the other one for so long that it has no lease by them? */
+static bool is_over(const kvcl_views_t *views, uint32_t slot, uint64_t now_ns)
+{
+    return (slot == views->me) || kvcl_rankset_has(&views->detect.proven, slot) ||
+           (now_ns - views->peers[slot].echoed_ns >= views->times.detect.dead_ns);
+}
+
+/* An ACCEPT of the ballot's leader. */
+void kvcl_accept_ask(kvcl_views_t *views, const kvcl_view_msg_t *ask, uint64_t now_ns)
+{
+    kvcl_view_msg_t msg = {.type = KVCL_VIEW_ACCEPTED, .ballot = ask->ballot};
+
+    if (ask->ballot < views->promised) {
+        refuse(views, kvcl_ballot_leader(ask->ballot), now_ns);
+    } else if (ask->ballot == views->accepted) {
+        reply(views, kvcl_ballot_leader(ask->ballot), &msg, now_ns);
+    } else {
+        views->promised        = ask->ballot;
+        views->asked           = ask->ballot;
+        views->asked_change    = ask->change;
+        views->asked_proposers = ask->proposers;
+        views->asked_excused   = ask->excused;
+        kvcl_rankset_join(&views->hushed, &ask->change.gone);
+        kvcl_rankset_join(&views->hushed, &ask->excused);
+        kvcl_accept_tick(views, now_ns);
+    }
+}
+
+/* Beats are echoed again to those that are not to go any more. */
+static void unhush(kvcl_views_t *views)
+{
+    kvcl_rankset_t keep = views->leaving;
+
+    if (views->asked != 0) {
+        kvcl_rankset_join(&keep, &views->asked_change.gone);
+        kvcl_rankset_join(&keep, &views->asked_excused);
+    }
+    if (views->accepted != 0) {
+        kvcl_rankset_join(&keep, &views->accepted_change.gone);
+        kvcl_rankset_join(&keep, &views->accepted_excused);
+    }
+    kvcl_rankset_keep(&views->hushed, &keep);
+}
+
+void kvcl_accept_tick(kvcl_views_t *views, uint64_t now_ns)
+{
+    kvcl_view_msg_t msg = {.type = KVCL_VIEW_ACCEPTED, .ballot = views->asked};
+    kvcl_rankset_t  out = views->asked_change.gone;
+    uint32_t        slot;
+
+    unhush(views);
+    if (views->asked == 0) {
+        return;
+    }
+    kvcl_rankset_join(&out, &views->asked_excused);
+    KVCL_RANKSET_EACH(&out, slot) {
+        if (!is_over(views, slot, now_ns)) {
+            return;
+        }
+    }
+    views->accepted           = views->asked;
+    views->accepted_change    = views->asked_change;
+    views->accepted_proposers = views->asked_proposers;
+    views->accepted_excused   = views->asked_excused;
+    views->asked              = 0;
+    reply(views, kvcl_ballot_leader(msg.ballot), &msg, now_ns);
+}
