@@ -255,10 +255,10 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * @param local   where they go in @a cache. Bytes outside of it are not written.
  * All arguments are copied; cache must outlive the request. status: one entry a key, as for kvcl_store_get.
  *
- * What is verified: the same as by kvcl_store_get. A checksum covers a whole block, so each block is fetched whole into
+ * The call verifies what kvcl_store_get verifies. A checksum covers a whole block, so each block is fetched whole into
  * memory of the library; its generation and checksum are compared there, and the part is copied afterwards. So wrong
  * bytes are never returned, and the bytes of a block that fails are not written at all. A part saves no transfer: put
- * what is often read alone under a key of its own. The library allocates 32 MiB at most, or one block.
+ * what is often read alone under a key of its own. The library allocates at most 32 MiB, or one block if that is larger.
  *
  * KVCL_LAYERWISE: all n blocks are fetched and verified, then written layer by layer, in rising order, and
  * kvcl_req_layer_wait() returns when all bytes of a layer are in place: a model can begin with its first layers while

@@ -108,8 +108,8 @@ typedef struct kvcl_store_places {
  * Use it to choose a rank, for example the one that holds most of a prompt. It promises nothing: a copy may be evicted,
  * moved or demoted before the call returns, and a new copy is listed a little after it exists. A get need not know a
  * place: it fetches from wherever the block is by then. Copies of ranks that are known to have failed are left out.
- * Keys whose homes do not reply have no place. The call marks no block as used. By a tenant's handle: the tenant's own
- * blocks. Blocks, except for the ..._post form (kvcl_store.h). Any thread.
+ * Keys whose homes do not reply have no place. The call marks no block as used. Through a tenant's handle the call sees
+ * only the tenant's own blocks. Blocks, except for the ..._post form (kvcl_store.h). Any thread.
  * @return KVCL_OK; KVCL_ERR_TIMED_OUT (as kvcl_store_match), KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_MEMORY: places is
  *         untouched.
  */

@@ -261,10 +261,13 @@ static void take_in_view(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64
 {
     uint32_t i;
 
+    if ((msg->ballot > KVCL_BALLOT_MAX) || (msg->accepted > KVCL_BALLOT_MAX)) {
+        return;
+    }
     views->unfinished = views->unfinished || (msg->accepted != 0);
     switch (msg->type) {
     case KVCL_VIEW_JOIN:
-        for (i = 0; i < msg->change.n_joins; ++i) {
+        for (i = 0; (i < msg->change.n_joins) && (i < KVCL_VIEW_JOINS); ++i) {
             kvcl_views_join(views, msg->change.joins[i].slot, msg->change.joins[i].incarnation, now_ns);
         }
         break;
@@ -295,7 +298,7 @@ void kvcl_views_take(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t n
     kvcl_view_msg_t beat   = {.type = KVCL_VIEW_BEAT};
     bool            member = kvcl_view_has(&views->view, msg->from, msg->incarnation);
 
-    if ((views->state == KVCL_VIEWS_OUT) || (msg->from == views->me)) {
+    if ((views->state == KVCL_VIEWS_OUT) || (msg->from >= KVCL_SLOTS_MAX) || (msg->from == views->me)) {
         return;
     }
     if (msg->type == KVCL_VIEW_COMMIT) { /* also from a rank that has joined by it */
@@ -304,7 +307,7 @@ void kvcl_views_take(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t n
         }
         return;
     }
-    if ((views->state != KVCL_VIEWS_MEMBER) || (msg->from >= KVCL_SLOTS_MAX)) {
+    if (views->state != KVCL_VIEWS_MEMBER) {
         return;
     }
     if (member) {

@@ -143,14 +143,17 @@ const char *kvcl_views_times_wrong(const kvcl_views_times_t *times);
 void kvcl_views_init(kvcl_views_t *views, uint32_t me, uint64_t incarnation, const kvcl_view_t *view,
                      const kvcl_views_times_t *times, const kvcl_views_ops_t *ops, void *arg, uint64_t now_ns);
 
-/** Called every gather_ns or oftener. */
+/** Call it at least every gather_ns. */
 void kvcl_views_tick(kvcl_views_t *views, uint64_t now_ns);
 
-/** A message of an authenticated peer. One that does not fit is dropped. */
+/**
+ * A message of an authenticated peer. One that does not fit is dropped. The view of a COMMIT is taken as it is: whoever
+ * decodes the message has checked that its sender is a member and that the id fits.
+ */
 void kvcl_views_take(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns);
 
-/** The kernel says that this process has ended. A process that is no member is forgotten: say it again after a VIEW in
- * which it has joined. */
+/** The kernel says that this process has ended. A process that is no member is forgotten: call this again after a VIEW
+ * in which it has joined. */
 void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, uint64_t now_ns);
 
 /** A process asks to join in this slot, that is free or whose present process is to go. */

@@ -18,6 +18,7 @@ void kvcl_accept_tick(kvcl_views_t *views, uint64_t now_ns);
 bool kvcl_accept_fits(const kvcl_views_t *views, const kvcl_view_change_t *change);
 
 /* lead.c */
+#define KVCL_BALLOT_MAX (UINT64_MAX / 2) /* of a message: the next round's number must not wrap */
 static inline uint32_t kvcl_ballot_leader(uint64_t ballot)
 {
     return (uint32_t)((ballot - 1) % KVCL_SLOTS_MAX);

@@ -173,7 +173,8 @@ static const struct {
     kvcl_status_t (*call)(const kvcl_xfer_params_t *p, kvcl_req_h *r);
     bool          post;
 } waits[] = {WAITS(store_value_sizes, true), WAITS(store_value_keys, true), WAITS(store_remove_values, true),
-             WAITS(store_match, true), WAITS(store_exists, true), WAITS(store_where, true), WAITS(store_pin, true), WAITS(store_unpin, true),
+             WAITS(store_match, true), WAITS(store_exists, true), WAITS(store_where, true), WAITS(store_pin, true),
+             WAITS(store_unpin, true),
              WAITS(store_quota, true), WAITS(store_clear, true), WAITS(store_rank_stats, true),
              WAITS(store_all_stats, true), WAITS(store_events, true), WAITS(store_list, true),
              WAITS(store_match_all, false), WAITS(store_copy, false), WAITS(store_drain, false)};

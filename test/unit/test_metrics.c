@@ -112,7 +112,7 @@ static kvcl_metrics_port_t *open_port(kvcl_metrics_write_t write, char where[KVC
 
 START_TEST(requests_are_answered_or_refused)
 {
-    char                where[KVCL_HOSTPORT_MAX], big[KVCL_METRICS_REQUEST + 1];
+    char                where[KVCL_HOSTPORT_MAX], big[KVCL_METRICS_REQUEST + 1], *text;
     kvcl_metrics_port_t *port = open_port(write_short, where);
     int                 fd;
 
@@ -131,7 +131,9 @@ START_TEST(requests_are_answered_or_refused)
     say(fd, "GET /met"); /* in pieces */
     say(fd, "rics HTTP/1.1\r\n");
     say(fd, "\r\n");
-    free(hear(fd));
+    text = hear(fd);
+    ck_assert_msg(strstr(text, "200 OK") != NULL, "%s", text);
+    free(text);
     kvcl_metrics_port_close(port);
     ck_assert_uint_eq(listening(), 0);
 }
@@ -186,12 +188,16 @@ END_TEST
 /* One that sends a little and then nothing is dropped, also where nobody needs its place. */
 START_TEST(a_silent_client_is_dropped)
 {
-    char                where[KVCL_HOSTPORT_MAX];
+    char                where[KVCL_HOSTPORT_MAX], *text;
     kvcl_metrics_port_t *port = open_port(write_short, where);
+    uint64_t            begun = kvcl_now_ns();
     int                 fd    = dial(where);
 
     say(fd, "GET /metrics");
-    free(hear(fd));
+    text = hear(fd);
+    ck_assert_str_eq(text, "");
+    ck_assert_uint_ge(kvcl_now_ns() - begun, KVCL_METRICS_NS / 2); /* it had time to go on */
+    free(text);
     kvcl_metrics_port_close(port);
 }
 END_TEST

@@ -48,8 +48,8 @@ class Request(_kvcl.Request, Generic[T]):
 
     def layer_wait(self, layer: int, timeout: Optional[float] = None) -> None:
         """Of a recv, or of Store.get_part(layerwise=True): wait, at most timeout seconds, without the GIL, until this
-        layer (as the local cache counts) has arrived. WaitTimeout if it has not: the request continues. Raises the request's error if it has failed. If
-        the send was not layerwise, all layers arrive when the request completes.
+        layer (as the local cache counts) has arrived. WaitTimeout if it has not: the request continues. Raises the
+        request's error if it has failed. If the send was not layerwise, all layers arrive when the request completes.
         """
         self._layer_wait(layer, timeout)
 

@@ -83,10 +83,11 @@ class Store(_kvcl.Store):
                  layers: Range = None, heads: Range = None, tokens: Range = None, stored_layers: Range = None,
                  stored_heads: Range = None, stored_tokens: Range = None, layerwise: bool = False,
                  timeout: Optional[float] = None) -> Request[None]:
-        """Fetch layers=(first, end), heads=(first, end) and tokens=(first, end) of stored blocks into the same parts of
-        local ones. Ranges of the stored blocks, where they differ: stored_layers, stored_heads, stored_tokens; tokens
-        count along the lists, and the other bytes of the local blocks stay. stored: the layout that the blocks had when
-        they were put, if it is not the cache's (other numbers of tokens, heads or layers).
+        """Fetch parts of stored blocks into local ones: layers=(first, end) and heads=(first, end) of both;
+        tokens=(first, end) of the local ones, stored_tokens=(first, end) of the stored ones. None: all. Give
+        stored_layers and stored_heads where those of the stored blocks differ. Tokens count along the lists. The other
+        bytes of the local blocks stay. stored: the layout that the blocks had when they were put, if it is not the
+        cache's (other numbers of tokens, heads or layers).
 
         Blocks are fetched whole and verified before any byte of them is written, so a part saves no transfer.
         layerwise: the layers are written one after the other; request.layer_wait(layer) waits for one.

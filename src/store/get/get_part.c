@@ -229,11 +229,12 @@ static void copy_next(kvcl_part_t *part)
 /* A get of few bytes whose tables and blocks are in mapped memory. True: it has ended, with *final_p. */
 static bool get_inside(kvcl_part_t *part, const kvcl_key_t *keys, kvcl_store_tenant_t *tenant, kvcl_status_t *final_p)
 {
+    const uint64_t most = part->store->ctx->config.inline_copy / part->stored.block_bytes;
     kvcl_status_t *statuses[2] = {part->each, NULL};
     uint64_t      from, to;
     kvcl_runs_t   runs;
 
-    if (part->layerwise || (part->n > part->ring) || (part->n > part->store->ctx->config.inline_copy / part->stored.block_bytes) ||
+    if (part->layerwise || (part->n > part->ring) || (part->n > most) ||
         (kvcl_part_runs(part, false, &runs) != KVCL_OK) ||
         !kvcl_get_now(part->store, keys, part->n, &part->buffer, part->ids, statuses, NULL, tenant, final_p)) {
         return false;

@@ -192,7 +192,6 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             return False
         if how == "auto" and not (alone and size <= self._short):
             return False
-        self._short -= size
         return True
 
     @_guarded(lambda: None)
@@ -202,6 +201,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._lookups.forget(request.request_id)
         if num_external_tokens > 0:
             computed, waits = self._asked[request.request_id]
+            self._short -= num_external_tokens * self._engine.token_bytes if waits else 0
             self._plan.load(request.request_id, computed, num_external_tokens, blocks.get_block_ids()[0], waits)
         else:
             self._plan.not_read(request.request_id)
@@ -309,10 +309,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             transfers = self._transfers
             assert transfers is not None
             transfers.cache = context.cache(_peers.CACHE, pages.layout, bases)
-            if transfers.peers is not None:
-                transfers.peers.open(context, transfers.cache)
             if self._direct and self._saves:
                 transfers.leases = _peers.Leases(context, self._options["handover_timeout"], logger)
+            if transfers.peers is not None:
+                transfers.peers.open(context, transfers.cache)
 
         def parts(theirs: int) -> List[Part]:
             if engine.by_heads:

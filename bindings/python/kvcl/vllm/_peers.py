@@ -140,7 +140,8 @@ class Peers:
         self._calls: List[kvcl.Call] = []
 
     def open(self, context: kvcl.Context, cache: kvcl.Cache) -> None:
-        """cache: of this rank's blocks. By any thread."""
+        """cache: of this rank's blocks. By any thread. Connections of an earlier context are forgotten."""
+        self._open, self._peers, self._free = False, {}, list(range(SCRATCH))
         self._context, self._cache = context, cache
         self._scratch = context.cache("vllm.slots", kvcl.Layout.bytes(SCRATCH, NAME))
         self._open = True

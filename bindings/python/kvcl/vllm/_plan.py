@@ -214,7 +214,8 @@ class Plan:
         entry.skip, entry.into, entry.waited = (first, first + len(names)), set(into), waited
 
     def loaded(self, requests: Iterable[str]) -> None:
-        """All workers have ended the loads of these requests, well where load_failed() has not named their blocks."""
+        """All workers have ended the loads of these requests. Call load_failed() first: a load whose blocks it has not
+        named went well."""
         for request in requests:
             entry = self._entries.get(request)
             if entry is not None and entry.peers and not entry.failed:
