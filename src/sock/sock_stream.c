@@ -134,8 +134,15 @@ static kvcl_status_t connected(kvcl_sock_stream_t *stream)
     if (!stream->writable) {
         return KVCL_INPROGRESS;
     }
-    if ((getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0) || (err != 0)) {
-        return not_connected((err != 0) ? err : errno);
+    if (getsockopt(stream->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0) {
+        return not_connected(errno);
+    }
+    if (err == ECONNRESET) { /* it was made, and dropped before this side saw it */
+        stream->state = KVCL_SOCK_SHAKING;
+        return kvcl_fail(KVCL_ERR_UNREACHABLE, "the other side closed the connection");
+    }
+    if (err != 0) {
+        return not_connected(err);
     }
     if (is_self_connected(stream->fd)) {
         return kvcl_fail(KVCL_ERR_UNREACHABLE, "cannot connect: no process listens there");
