@@ -92,6 +92,18 @@ static void until(kvcl_context_h ctx, size_t list, bool there)
     }
 }
 
+/* An accept that ends after its answer, while the lock of the other side keeps the answer unread. On a busy machine the
+ * accept may end before it answers: then the next one has twice the time. */
+static void accept_until_answered(side_t *side)
+{
+    uint64_t timeout_ns = 50 * KVCL_NS_PER_MS;
+
+    do {
+        ck_assert_int_eq(kvcl_comm_accept(side->self, timeout_ns, &side->inter), KVCL_ERR_TIMED_OUT);
+        timeout_ns *= 2;
+    } while (!has(side->ctx, offsetof(kvcl_meet_room_t, left)));
+}
+
 static void talk(const side_t *from, const side_t *to)
 {
     kvcl_req_h sent, received;
@@ -113,9 +125,8 @@ START_TEST(the_next_accept_takes_what_was_confirmed_too_late)
     begin(&b, a.address, SECONDS(60));
     until(a.ctx, offsetof(kvcl_meet_room_t, held), true);
     kvcl_lock(b.ctx); /* the answer is not read before the accept has ended */
-    ck_assert_int_eq(kvcl_comm_accept(a.self, 50 * KVCL_NS_PER_MS, &a.inter), KVCL_ERR_TIMED_OUT);
+    accept_until_answered(&a);
     kvcl_unlock(b.ctx);
-    ck_assert(has(a.ctx, offsetof(kvcl_meet_room_t, left)));
     ck_assert_int_eq(kvcl_comm_accept(a.self, SECONDS(60), &a.inter), KVCL_OK);
     ck_assert_int_eq(end(&b), KVCL_OK);
     ck_assert(!has(a.ctx, offsetof(kvcl_meet_room_t, left)));
@@ -135,7 +146,7 @@ START_TEST(it_is_dropped_with_its_peer_and_with_the_context)
     begin(&b, a.address, SECONDS(60));
     until(a.ctx, offsetof(kvcl_meet_room_t, held), true);
     kvcl_lock(b.ctx);
-    ck_assert_int_eq(kvcl_comm_accept(a.self, 50 * KVCL_NS_PER_MS, &a.inter), KVCL_ERR_TIMED_OUT);
+    accept_until_answered(&a);
     kvcl_unlock(b.ctx);
     ck_assert_int_eq(end(&b), KVCL_OK);
     if (_i == 0) {
