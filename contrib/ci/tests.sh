@@ -71,14 +71,15 @@ night_only() {
 }
 
 # make_check DIR TEST...: build the test programs, then run the tests, CI_LANES at a time (default: one per core). With
-# $only_needed set only the test programs that TEST... need are built.
+# $only_needed set only the test programs that TEST... need are built. With form=gate the tests run in their short form.
 make_check() {
   local dir=$1 log=$1/make-check.out status=0 failed only=()
   shift
   [ -z "${only_needed-}" ] || only=(check_PROGRAMS="$(programs "$@")")
   make -C "$dir" --no-print-directory -j"$jobs" "${only[@]}" check-programs || return
   find "$dir" -name '*.trs' -delete # of an earlier run
-  make -C "$dir" --no-print-directory -j"${CI_LANES:-$jobs}" "${only[@]}" check TESTS="$*" >"$log" 2>&1 || status=$?
+  TEST_RING=${form:-$TEST_RING} make -C "$dir" --no-print-directory -j"${CI_LANES:-$jobs}" "${only[@]}" check \
+    TESTS="$*" >"$log" 2>&1 || status=$?
   cat "$log"
   slowest "$dir"
   [ "$status" != 0 ] || return 0
@@ -99,7 +100,8 @@ again() {
     mkdir -p "$dir/failed/${t%/*}"
     cp "$dir/$log" "$dir/failed/$log" || :
     verdict=passed
-    make -C "$dir" --no-print-directory "$@" check TESTS="$t" >"$dir/again.out" 2>&1 || verdict=failed
+    TEST_RING=${form:-$TEST_RING} make -C "$dir" --no-print-directory "$@" check TESTS="$t" >"$dir/again.out" 2>&1 ||
+      verdict=failed
     echo "again, same seed: $verdict: $t (TEST_SEED=$TEST_SEED; its first log: $dir/failed/$log)"
   done
 }
