@@ -44,6 +44,7 @@ done
 shm=$(mktemp -d "${TEST_SHM:-/dev/shm}/kvcl-engines.XXXXXX")
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp" "$shm"' EXIT
 export PYTHONPATH=$tmp LD_LIBRARY_PATH=$build/.libs PYTHONDONTWRITEBYTECODE=1
+unset CC CXX # the engines compile, and take no compiler with a launcher ("ccache g++")
 export DO_NOT_TRACK=1 VLLM_NO_USAGE_STATS=1 LMCACHE_TRACK_USAGE=false HF_HUB_OFFLINE=1
 E=$TEST_ENGINES/bin S=${TEST_SGLANG:-/nonexistent}/bin
 cd "$tmp" || exit 1
