@@ -8,6 +8,7 @@ import json
 import logging
 import random
 import time
+import types
 
 import kvcl
 import pytest
@@ -325,6 +326,29 @@ def test_an_engine_that_is_gone_or_answers_nothing_fails_the_read_alone(ends, tm
         with pytest.raises(kvcl.TimedOut):
             wait(peers.read(Source((silent.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
     assert wait(peers.read(Source((leases.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
+
+
+def test_connecting_has_the_whole_time_of_a_handover_and_is_begun_again_if_an_earlier_one_was_too_late(ends):
+    leases, peers, _, _ = ends
+    leases.set(Lease("r", 0, b"n" * 32))
+    source, given = Source((leases.address,), (3,), 0, b"n" * 32), []
+
+    class World:
+        def create(self, ranks):
+            return self
+
+        def connect(self, address, seconds):
+            given.append(seconds)
+            raise kvcl.TimedOut("nobody accepted in the time given")
+
+    context, peers._context = peers._context, types.SimpleNamespace(world=World())
+    call = peers.read(source, PARTS, [1], 0)
+    until = time.monotonic() + LIMIT
+    while len(given) < 3 and time.monotonic() < until:
+        peers.progress()
+    peers._context = context
+    assert len(given) >= 3 and set(given) == {10.0} and not call.done
+    assert wait(call, peers) == [kvcl.Status.OK] * 2
 
 
 def test_wrong_ids_and_notifications_harm_nobody(ends):

@@ -10,6 +10,7 @@ import kvcl
 import pytest
 from kvcl._job import Job
 from kvcl.vllm import _fields, _options, _pages
+from kvcl.vllm._link import Link
 from kvcl.vllm._lookups import Lookups
 from kvcl.vllm._plan import Load, Plan, Save, part_name
 from kvcl.vllm._tier_jobs import TierJobs, options_of
@@ -337,6 +338,18 @@ def test_a_lookup_with_patience_waits_for_its_answer_once():
     assert look.ask("r", 700, 0, 2) is None and link.waited == 2
     link.waited = None
     assert look.ask("r", 700, 0, 2) is None and link.waited is None and len(link.calls) == 1
+
+
+def test_a_link_waits_no_longer_than_its_patience(monkeypatch):
+    clock, call = [100.0], FakeCall(done=False)
+
+    def wait_step(seconds):  # a step that ends before its time, and one that takes all of it
+        clock[0] += min(seconds, 0.75)
+
+    monkeypatch.setattr("kvcl.vllm._link.time.monotonic", lambda: clock[0])
+    call.wait_step = wait_step
+    Link({}, logging.getLogger("test"), "").wait(call, 1.0)
+    assert clock[0] == 101.0
 
 
 def test_a_lookup_without_store_answer_or_time_is_a_miss():

@@ -164,7 +164,8 @@ class Peers:
     # ---- connections ----
 
     def _peer(self, address: str) -> Optional[kvcl.Comm]:
-        """The connection, if there is one; a thread makes it. Raises what it failed with, once."""
+        """The connection, if there is one; a thread makes it. Raises what it failed with, once, but that its time was
+        up: that was an earlier read's time, and this read's own has not ended."""
         peer = self._peers.get(address)
         if peer is not None and peer.comm is not None and peer.comm.rank_state(0) == kvcl.RankState.FAILED:
             peer = None
@@ -173,12 +174,13 @@ class Peers:
             threading.Thread(target=self._connect, args=(address, peer), name="kvcl.vllm.peer", daemon=True).start()
         if peer.error is not None:
             del self._peers[address]
-            raise peer.error
+            if not isinstance(peer.error, kvcl.TimedOut):
+                raise peer.error
         return peer.comm
 
     def _connect(self, address: str, peer: _Peer) -> None:
         try:
-            peer.comm = self._context.world.create([0]).connect(address, min(5.0, self._options["handover_timeout"]))
+            peer.comm = self._context.world.create([0]).connect(address, self._options["handover_timeout"])
         except Exception as error:  # noqa: B902: of this handover alone
             peer.error = error
 
