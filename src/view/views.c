@@ -46,7 +46,7 @@ void kvcl_views_send(kvcl_views_t *views, uint32_t to, kvcl_view_msg_t *msg, uin
     msg->stamp       = now_ns;
     msg->dead        = views->detect.proven;
     msg->leaving     = views->leaving;
-    msg->warm        = views->warm;
+    msg->phase       = views->phase;
     msg->accepted    = views->accepted;
     msg->echo        = 0;
     if (kvcl_rankset_has(&views->view.members, to) && !kvcl_rankset_has(&views->hushed, to)) {
@@ -247,7 +247,10 @@ static void take_peer(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t 
 {
     kvcl_views_peer_t *peer = &views->peers[msg->from];
 
-    kvcl_detect_heard(&views->detect, msg->from, msg->warm, now_ns);
+    if (msg->phase > peer->phase) {
+        peer->phase = msg->phase;
+    }
+    kvcl_detect_heard(&views->detect, msg->from, (peer->phase % 2) != 0, now_ns);
     if (msg->stamp > peer->stamp) {
         peer->stamp      = msg->stamp;
         peer->stamped_ns = now_ns;
@@ -354,8 +357,8 @@ void kvcl_views_leave(kvcl_views_t *views, uint32_t slot, uint64_t now_ns)
 
 void kvcl_views_warm(kvcl_views_t *views, bool warm, uint64_t now_ns)
 {
-    if (warm != views->warm) {
-        views->warm = warm;
+    if (warm != ((views->phase % 2) != 0)) {
+        views->phase += 1;
         send_beats(views, now_ns);
     }
 }

@@ -56,7 +56,7 @@ typedef struct kvcl_view_msg {
     uint64_t             echo;        /* the newest stamp of the receiver that the sender has; 0: none */
     kvcl_rankset_t       dead;        /* proven */
     kvcl_rankset_t       leaving;
-    bool                 warm;        /* the sender warms up */
+    uint32_t             phase;       /* the sender's: rises with each change; odd: it warms up */
     uint64_t             accepted;    /* the ballot whose change the sender has accepted; 0: none */
     uint64_t             ballot;
     bool                 lease;
@@ -86,6 +86,7 @@ typedef struct kvcl_views_peer {
     uint64_t stamped_ns; /* when that came, on this rank's clock */
     uint64_t echoed_ns;  /* stamped_ns of the newest stamp that was echoed to it */
     uint64_t returned;   /* this rank's newest stamp that it has echoed */
+    uint32_t phase;      /* its newest: messages overtake each other */
 } kvcl_views_peer_t;
 
 /* A ballot that this rank leads. */
@@ -118,7 +119,7 @@ typedef struct kvcl_views {
     kvcl_view_t             view;
     kvcl_views_peer_t       peers[KVCL_SLOTS_MAX];
     kvcl_detect_t           detect;
-    bool                    warm;    /* this rank warms up */
+    uint32_t                phase;   /* odd: this rank warms up */
     kvcl_rankset_t          leaving; /* asked to go */
     kvcl_rankset_t          hushed;  /* no longer echoed */
     kvcl_rankset_t          failed;  /* told to the user */

@@ -68,7 +68,7 @@ static void fault(void)
         break;
     case 5:
         if (sim_is_member(p)) {
-            sim_warm(p, !p->views.warm);
+            sim_warm(p, (p->views.phase % 2) == 0);
         }
         break;
     case 6:

@@ -68,6 +68,7 @@ commit-when-proposed|lead.c|s/^    try_commit(views, now_ns);/    commit(views, 
 commit-after-promise|lead.c|s/!b->proposed || (views->promised > b->number)/!b->proposed/
 sleep-counts|detect.c|s/    forgive(detect, now_ns);/    detect->ticked_ns = now_ns;/
 warm-is-ignored|detect.c|s/kvcl_rankset_has(&detect->warm, slot) ? detect->times.warm_ns : //
+phase-of-old-messages|views.c|s/if (msg->phase > peer->phase) {/{/
 proof-waits-for-warm|detect.c|s/kvcl_rankset_del(news_p, detect->me);/&kvcl_rankset_drop(news_p, \&detect->warm);/
 never-excuse|lead.c|s/        b->excused   = without(&views->detect.silent, &b->change.gone);//
 refuted-at-once|lead.c|s/return !kvcl_rankset_is_empty(&stay) || covers(&b->promised, &b->best_proposers);/return true;/

@@ -58,6 +58,10 @@ static const story_t stories[] = {
     /* A rank compiles for two and a half seconds without a beat. */
     {"others bear with a rank that warms up", 3, 7,
      {{500, 0, WARM, 2, 1}, {100, 0, PAUSE, 2, 2500}, {2600, 0, WARM, 2, 0}}},
+    /* The same, and a beat from before that arrives after it. */
+    {"an old message does not end a phase", 3, 7,
+     {{500, 0, HOLD, 2, 5}, {150, 0, MEND, 2, 5}, {0, 0, WARM, 2, 1}, {50, 0, PAUSE, 2, 2500}, {0, 0, RELEASE, 0, 0},
+      {2600, 0, WARM, 2, 0}}},
     /* A rank that warms up is killed: proof counts at once, though silence would not. */
     {"no phase delays proof", 3, 0, {{500, 0, WARM, 4, 1}, {100, 0, KILL, 4, 1}}},
     /* The leader dies when it has committed, and one rank has seen it. */
