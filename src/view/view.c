@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void set_id(kvcl_view_t *view)
+uint64_t kvcl_view_hash(const kvcl_view_t *view)
 {
     uint64_t state = view->number, id = kvcl_splitmix64(&state);
     uint32_t slot;
@@ -14,7 +14,7 @@ static void set_id(kvcl_view_t *view)
         id    = kvcl_splitmix64(&state) ^ view->incarnation[slot];
         id    = kvcl_splitmix64(&id);
     }
-    view->id = id;
+    return id;
 }
 
 void kvcl_view_first(kvcl_view_t *view, const uint64_t *incarnations, uint32_t n)
@@ -27,7 +27,7 @@ void kvcl_view_first(kvcl_view_t *view, const uint64_t *incarnations, uint32_t n
         kvcl_rankset_add(&view->members, slot);
         view->incarnation[slot] = incarnations[slot];
     }
-    set_id(view);
+    view->id = kvcl_view_hash(view);
 }
 
 void kvcl_view_apply(const kvcl_view_t *view, const kvcl_view_change_t *change, kvcl_view_t *next)
@@ -44,7 +44,7 @@ void kvcl_view_apply(const kvcl_view_t *view, const kvcl_view_change_t *change, 
         kvcl_rankset_add(&next->members, change->joins[i].slot);
         next->incarnation[change->joins[i].slot] = change->joins[i].incarnation;
     }
-    set_id(next);
+    next->id = kvcl_view_hash(next);
 }
 
 bool kvcl_view_change_equal(const kvcl_view_change_t *a, const kvcl_view_change_t *b)

@@ -37,6 +37,9 @@ void kvcl_view_first(kvcl_view_t *view, const uint64_t *incarnations, uint32_t n
 /** The view that follows. */
 void kvcl_view_apply(const kvcl_view_t *view, const kvcl_view_change_t *change, kvcl_view_t *next);
 
+/** The id that the view's content makes. */
+uint64_t kvcl_view_hash(const kvcl_view_t *view);
+
 bool kvcl_view_change_equal(const kvcl_view_change_t *a, const kvcl_view_change_t *b);
 
 /** Does the view stay the same with it? */
