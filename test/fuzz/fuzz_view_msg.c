@@ -1,7 +1,7 @@
 /*
  * Messages about views from a hostile peer: unpacked, packed again (a message has one form only), and taken by a rank,
- * whose view must stay one. With an even first byte the rest is drawn upon to make a well-formed message first, so that
- * the machine is reached.
+ * whose view must stay one. With an even first byte the rest is drawn upon to make well-formed messages, so that the
+ * machine is reached; with an odd one the sender is made plausible, so that the rest is read.
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { RANKS = 4, ME = 0, FROM = 2 };
+enum { RANKS = 4, ME = 0, FROM = 2, DEAD_AT = 68 /* the first set, behind the fixed fields */ };
 
 static const uint64_t incarnations[RANKS] = {11, 12, 13, 14};
 static kvcl_views_t   views;
@@ -98,6 +98,28 @@ static size_t draw(const uint8_t *data, size_t size, uint8_t *buf, size_t cap)
     return kvcl_view_msg_pack(&msg, buf, cap);
 }
 
+/* The length that the sets of a beat make, where there are as many bytes. */
+static size_t plausible(uint8_t *buf, size_t len)
+{
+    kvcl_wr_t wr;
+    size_t    at = DEAD_AT, set;
+
+    kvcl_wr_init(&wr, buf, len);
+    kvcl_wr_u8(&wr, (uint8_t)(KVCL_VIEW_BEAT + (buf[0] / 2 % KVCL_VIEW_COMMIT)));
+    kvcl_wr_u8(&wr, (len > 1) ? buf[1] % 2 : 0);
+    kvcl_wr_u16(&wr, 0);
+    kvcl_wr_u32(&wr, FROM);
+    kvcl_wr_u64(&wr, incarnations[FROM]);
+    for (set = 0; (set < 2) && (at < len); ++set) { /* few words, of few bits */
+        buf[at] %= 3;
+        for (at += 1, wr.pos = buf + at; (wr.pos < buf + at + (8 * (size_t)buf[at - 1])) && (wr.pos < buf + len);) {
+            kvcl_wr_u8(&wr, *wr.pos % 2);
+        }
+        at += 8 * (size_t)buf[at - 1];
+    }
+    return (at < len) ? at : len;
+}
+
 static void begin(void)
 {
     static const kvcl_views_ops_t   ops   = {.send = drop, .event = ignore};
@@ -127,14 +149,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static uint8_t made[KVCL_VIEW_MSG_MAX];
     uint8_t       *copy; /* separate memory, so that ASan detects reads past its end */
     uint64_t       now = 100000000;
-    size_t         at, step = 24;
+    size_t         at, step = 24, len = 0;
 
     begin();
     if ((size == 0) || (data[0] % 2 != 0)) {
         copy = malloc(size + 1);
         if (size > 0) {
             memcpy(copy, data, size);
+            len = plausible(copy, size);
         }
+        take(copy, len, now);
         take(copy, size, now);
         free(copy);
         return 0;

@@ -193,6 +193,11 @@ START_TEST(values_out_of_range_are_refused)
     ck_assert_int_eq(unpack(len), KVCL_ERR_PROTOCOL);
     buf[0] = KVCL_VIEW_COMMIT + 1;
     ck_assert_int_eq(unpack(len), KVCL_ERR_PROTOCOL);
+    memset(&msg.dead, 0, sizeof(msg.dead));
+    msg.dead.word[0] = 1;
+    len              = pack();
+    memset(buf + 69, 0, 8); /* a word of no bits: the set has a shorter form */
+    ck_assert_int_eq(unpack(len), KVCL_ERR_PROTOCOL);
     random_message(&rnd, KVCL_VIEW_JOIN);
     msg.change.n_joins  = 1;
     msg.change.joins[0] = (kvcl_view_join_t){KVCL_SLOTS_MAX, 1};
