@@ -1,6 +1,7 @@
 #!/bin/sh
 # All tests with engines, as "make check-engines" runs them: check_engines.sh [smoke]. The virtual environments are
 # those that TEST_ENGINES and TEST_SGLANG name, or are made in build/engines of the source tree (environments).
+# The tests of the package run there once more, with torch and NumPy, which Debian's Python need not have.
 # smoke: the calls that LMCache and SGLang make, LMCache's checker, and one round trip of vLLM; it downloads nothing.
 set -u
 : "${top_srcdir:?}" "${top_builddir:?}"
@@ -41,6 +42,7 @@ if [ -n "$smoke" ]; then
   run "$here/run_engines.sh" calls check
   run "$here/run_vllm.sh" store
 else
+  run env PYTHON="$TEST_ENGINES/bin/python" "$top_srcdir/bindings/python/tests/run_pytest.sh"
   run "$here/run_engines.sh"
   run "$here/run_vllm.sh"
   run "$top_srcdir/bindings/nixl/tests/run_nixl.sh" shm tcp vllm
