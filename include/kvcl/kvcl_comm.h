@@ -98,8 +98,7 @@ KVCL_API kvcl_status_t kvcl_context_listen(kvcl_context_h ctx, const char *at, c
 /**
  * Connect to a context that listens, its own too. @a *comm_p has one rank, 0: that context. kvcl_comm_rank() of it is
  * the number that the door gave. A context may connect to one door up to 64 times; each communicator is apart from the
- * others. kvcl_comm_free() disconnects. Blocks, at most timeout_ns, and for a name in @a address as long as the
- * system's resolver does.
+ * others. kvcl_comm_free() disconnects. Blocks, at most timeout_ns; kvcl_context_connect_post() (kvcl_xfer.h) does not.
  * @param address  what kvcl_context_listen() gave: "host:port", or the text of kvcl_context_address().
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (not an address), KVCL_ERR_NOT_FOUND (the context does not listen),
  *         KVCL_ERR_UNREACHABLE (nobody listens at that port; no path), KVCL_ERR_AUTH (another secret),

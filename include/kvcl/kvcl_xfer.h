@@ -86,6 +86,7 @@ typedef struct kvcl_xfer_params {
  *   kvcl_recv                 -                info, stream
  *   kvcl_recv_bytes           -                info, stream
  *   kvcl_stream_done          -                -
+ *   kvcl_context_connect_post -                -
  *   kvcl_bcast                -                -
  *   kvcl_bcast_bytes          -                -
  *   kvcl_barrier              -                -
@@ -322,6 +323,22 @@ KVCL_API kvcl_status_t kvcl_notify_recv(kvcl_comm_h comm, void *buf, size_t cap,
  */
 KVCL_API kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const kvcl_xfer_params_t *params,
                                         kvcl_req_h *req_p) KVCL_MUST_CHECK;
+
+/**
+ * kvcl_context_connect() (kvcl_comm.h) without its wait: for neither the other side nor a resolver, of which a thread
+ * takes care. Many may run at a time; 64 of them ask at "host:port", the others wait for their turn in their own time.
+ * @a *comm_p is the caller's from the return on, however the request ends: kvcl_comm_free() is always due, and cancels
+ * a connect in progress. It has no ranks (kvcl_comm_size() 0, and calls that name rank 0 fail with
+ * KVCL_ERR_UNKNOWN_RANK) until the request has ended with KVCL_OK. After a failure or a cancel, a connection that the
+ * other side has made meanwhile ends there. kvcl_finalize() waits for the resolver of a name that is still looked up.
+ * @a params (NULL: none): timeout_ns, cb, cb_arg and queue; nothing else may be set. Any thread, also in a callback;
+ * does not block.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (not an address), KVCL_ERR_VERSION (of the text of an address),
+ *         KVCL_ERR_NO_MEMORY. Later, by the request: KVCL_ERR_CANCELED, and what kvcl_context_connect() returns.
+ */
+KVCL_API kvcl_status_t kvcl_context_connect_post(kvcl_context_h ctx, const char *address,
+                                                 const kvcl_xfer_params_t *params, kvcl_comm_h *comm_p,
+                                                 kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

@@ -59,6 +59,13 @@ kvcl_status_t kvcl_hostport_parse(const char *text, const char *what, unsigned p
     return KVCL_OK;
 }
 
+const char *kvcl_hostport_print(const kvcl_hostport_t *hostport, char at[KVCL_HOSTPORT_MAX])
+{
+    snprintf(at, KVCL_HOSTPORT_MAX, (strchr(hostport->host, ':') != NULL) ? "[%s]:%u" : "%s:%u", hostport->host,
+             (unsigned)hostport->port);
+    return at;
+}
+
 kvcl_status_t kvcl_hostport_resolve(const kvcl_hostport_t *hostport, const char *what, kvcl_hostport_addrs_t *addrs)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL, *ai;
@@ -125,8 +132,8 @@ kvcl_status_t kvcl_hostport_listen(const char *text, const char *what, int *fd_p
                                                                                    : KVCL_ERR_IO,
                                err, "%s: cannot listen at %s", what, text);
     }
-    snprintf(at, KVCL_HOSTPORT_MAX, (strchr(hostport.host, ':') != NULL) ? "[%s]:%u" : "%s:%u", hostport.host,
-             (unsigned)kvcl_net_port(fd));
+    hostport.port = (uint16_t)kvcl_net_port(fd);
+    (void)kvcl_hostport_print(&hostport, at);
     *fd_p = fd;
     return KVCL_OK;
 }

@@ -28,6 +28,9 @@ typedef struct kvcl_hostport_addrs {
 kvcl_status_t kvcl_hostport_parse(const char *text, const char *what, unsigned port_min,
                                   kvcl_hostport_t *hostport) KVCL_MUST_CHECK;
 
+/** The text, as kvcl_hostport_parse() reads it. @return at. */
+const char *kvcl_hostport_print(const kvcl_hostport_t *hostport, char at[KVCL_HOSTPORT_MAX]);
+
 /**
  * The addresses of a host, KVCL_HOSTPORT_ADDRS at most. A name blocks for as long as the system's resolver does.
  * @return KVCL_OK, KVCL_ERR_UNREACHABLE (no such name).

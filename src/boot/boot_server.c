@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rand.h"
+#include "base/thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -239,7 +239,6 @@ static void server_free(kvcl_boot_server_t *server)
 static kvcl_status_t server_prepare(kvcl_boot_server_t *server, int size)
 {
     kvcl_status_t status;
-    sigset_t      all, old;
     int           err;
 
     status = kvcl_meeting_init(&server->meeting, size);
@@ -253,10 +252,7 @@ static kvcl_status_t server_prepare(kvcl_boot_server_t *server, int size)
     if (server->wake_fd < 0) {
         return kvcl_fail_errno(KVCL_ERR_IO, errno, "eventfd for the rendezvous");
     }
-    sigfillset(&all); /* signals are the application's, and its threads' */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    err = pthread_create(&server->thread, NULL, serve, server);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    err = kvcl_thread_start(&server->thread, "kvcl-boot", serve, server);
     return (err == 0) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "no thread to serve the rendezvous");
 }
 

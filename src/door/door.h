@@ -8,6 +8,9 @@
  *                               <-      ANSWER: status, the door's id, and the number of the connecting side there
  *   LEAVE                       <->     either side disconnects
  *
+ * A connect is a request (door_connect.c). By "host:port" it first asks there for the context's address, in a thread of
+ * its own (door_asker.h), so that no caller waits for a resolver or a network.
+ *
  * The two communicators have different ids, so a context may connect to one door several times, or to its own: a
  * message carries the receiver's id (kvcl_comm_t.out_ids) and the sender's number there. Numbers are not used again. A
  * number that has left has no peer in comm->peers. Answers that nobody waits for any more are answered by LEAVE.
@@ -20,6 +23,7 @@
 
 #include "core/comm.h"
 #include "core/context.h"
+#include "door/door_asker.h"
 #include "door/door_port.h"
 
 enum {
@@ -51,6 +55,8 @@ typedef struct kvcl_door_room {
     kvcl_comm_h      door;  /* NULL: the context does not listen */
     kvcl_door_port_t *port; /* of the door, or of one that was closed: joined by the next listen, or with the room */
     kvcl_list_t      conns;
+    kvcl_list_t      calling; /* connects in progress (door_connect.c) */
+    kvcl_door_askers_t askers;
 } kvcl_door_room_t;
 
 static inline kvcl_door_room_t *kvcl_door_room_of(kvcl_context_h ctx)
@@ -69,15 +75,7 @@ kvcl_status_t kvcl_door_comm_make(kvcl_context_h ctx, int ranks, kvcl_comm_h *co
 
 /* door_connect.c: lock held, the answer to a CALL. */
 void kvcl_door_on_answer(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_door_t *in);
-
-/**
- * door_ask.c: ask at host:port for a context's packed address. Blocks until the deadline, and for as long as the
- * system's resolver takes for a name; no lock held.
- * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (not host:port), KVCL_ERR_UNREACHABLE (no such host, nobody listens there),
- *         KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_STALE and KVCL_ERR_PROTOCOL (it is no door), KVCL_ERR_TIMED_OUT,
- *         KVCL_ERR_IO, KVCL_ERR_NO_MEMORY.
- */
-kvcl_status_t kvcl_door_ask(const char *at, const uint8_t *secret, uint64_t deadline_ns, void *packed, size_t cap,
-                            size_t *len_p) KVCL_MUST_CHECK;
+/* door_connect.c: lock held. The communicator is freed: a connect that would fill it ends. */
+void kvcl_door_abandon(kvcl_door_room_t *room, kvcl_comm_h comm);
 
 #endif

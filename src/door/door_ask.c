@@ -1,5 +1,5 @@
 /*
- * Asking at a door's port for a context's address (door.h, door_port.h).
+ * Asking at a door's port for a context's address (door_asker.h, door_port.h).
  *
  * Owns: a connection for the time of the call. Invariant: nothing that arrives is read before the other side has proven
  * the secret. Locks: none.
@@ -13,129 +13,150 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 
 #define AGAIN_NS (50 * KVCL_NS_PER_MS)
 
-/* Sleep until the stream can go on. KVCL_ERR_TIMED_OUT. */
-static kvcl_status_t rest(kvcl_sock_stream_t *stream, uint64_t deadline_ns)
-{
-    struct pollfd pfd = {.fd     = stream->fd,
-                         .events = (short)((stream->readable ? 0 : POLLIN) | (stream->writable ? 0 : POLLOUT))};
-    int           n;
+typedef struct asking {
+    kvcl_door_question_t *question;
+    const uint8_t        *secret;
+    int                  wake_fd;
+    kvcl_sock_stream_t   stream;
+} asking_t;
 
-    if (kvcl_deadline_passed(deadline_ns)) {
+/* Sleep until the descriptor has these events, which are returned in *got_p. KVCL_ERR_TIMED_OUT, KVCL_ERR_CANCELED. */
+static kvcl_status_t rest(const asking_t *asking, int fd, short events, uint64_t until_ns, short *got_p)
+{
+    struct pollfd fds[2] = {{.fd = asking->wake_fd, .events = POLLIN}, {.fd = fd, .events = events}};
+
+    *got_p = 0;
+    if (kvcl_deadline_passed(until_ns)) {
         return kvcl_fail(KVCL_ERR_TIMED_OUT, "no answer in the time given");
     }
-    n = poll(&pfd, 1, kvcl_deadline_poll_ms(deadline_ns));
-    if (n > 0) { /* poll's events have epoll's numbers */
-        kvcl_sock_event(stream, (uint32_t)pfd.revents);
+    if (poll(fds, 2, kvcl_deadline_poll_ms(until_ns)) > 0) {
+        *got_p = fds[1].revents;
     }
-    return KVCL_OK;
+    return (fds[0].revents == 0) ? KVCL_OK : kvcl_fail(KVCL_ERR_CANCELED, "canceled");
 }
 
-static kvcl_status_t read_all(kvcl_sock_stream_t *stream, void *buf, size_t len, uint64_t deadline_ns)
+/* Sleep until the stream can go on. */
+static kvcl_status_t rest_stream(asking_t *asking)
+{
+    kvcl_sock_stream_t *stream = &asking->stream;
+    short              got;
+    kvcl_status_t      status  = rest(asking, stream->fd,
+                                      (short)((stream->readable ? 0 : POLLIN) | (stream->writable ? 0 : POLLOUT)),
+                                      asking->question->deadline_ns, &got);
+
+    if (got != 0) { /* poll's events have epoll's numbers */
+        kvcl_sock_event(stream, (uint32_t)got);
+    }
+    return status;
+}
+
+static kvcl_status_t read_all(asking_t *asking, void *buf, size_t len)
 {
     kvcl_status_t status = KVCL_OK;
     struct iovec  iov    = {buf, len};
     ssize_t       n;
 
     while ((status == KVCL_OK) && (iov.iov_len > 0)) {
-        n = kvcl_sock_recv(stream, &iov, 1);
+        n = kvcl_sock_recv(&asking->stream, &iov, 1);
         if (n > 0) {
             iov = (struct iovec){(char *)iov.iov_base + n, iov.iov_len - (size_t)n};
         } else if (n < 0) {
             status = kvcl_fail((errno == EBADMSG) ? KVCL_ERR_AUTH : KVCL_ERR_PROTOCOL,
                                (errno == EBADMSG) ? "bytes were changed on the way" : "the answer is cut off");
-        } else if (!stream->readable) {
-            status = rest(stream, deadline_ns);
+        } else if (!asking->stream.readable) {
+            status = rest_stream(asking);
         }
     }
     return status;
 }
 
-static kvcl_status_t read_address(kvcl_sock_stream_t *stream, uint64_t deadline_ns, void *packed, size_t cap,
-                                  size_t *len_p)
+static kvcl_status_t read_address(asking_t *asking)
 {
-    uint32_t      len;
-    kvcl_status_t status = read_all(stream, &len, sizeof(len), deadline_ns);
+    kvcl_door_question_t *question = asking->question;
+    uint32_t             len;
+    kvcl_status_t        status = read_all(asking, &len, sizeof(len));
 
-    if ((status == KVCL_OK) && ((len == 0) || (len > cap))) {
+    if ((status == KVCL_OK) && ((len == 0) || (len > sizeof(question->packed)))) {
         status = kvcl_fail(KVCL_ERR_PROTOCOL, "an address of %u bytes", (unsigned)len);
     }
-    *len_p = len;
-    return (status == KVCL_OK) ? read_all(stream, packed, len, deadline_ns) : status;
+    question->len = len;
+    return (status == KVCL_OK) ? read_all(asking, question->packed, len) : status;
 }
 
 /* *again_p: the connection was made, and dropped: the door had too many visitors. */
-static kvcl_status_t ask(const struct sockaddr_storage *at, socklen_t at_len, const uint8_t *secret,
-                         uint64_t deadline_ns, void *packed, size_t cap, size_t *len_p, bool *again_p)
+static kvcl_status_t ask(asking_t *asking, const struct sockaddr_storage *at, socklen_t at_len, bool *again_p)
 {
     const kvcl_sock_tuning_t tuning = {0};
-    kvcl_sock_side_t         side   = {.secret = secret, .wire = KVCL_SOCK_AEAD, .cipher = kvcl_aead_preferred()};
-    kvcl_sock_stream_t       stream = {.fd = -1};
-    kvcl_status_t            status = kvcl_random_bytes(side.id, sizeof(side.id));
+    kvcl_sock_side_t   side = {.secret = asking->secret, .wire = KVCL_SOCK_AEAD, .cipher = kvcl_aead_preferred()};
+    kvcl_sock_stream_t *stream = &asking->stream;
+    kvcl_status_t      status  = kvcl_random_bytes(side.id, sizeof(side.id));
 
-    status = (status == KVCL_OK) ? kvcl_random_bytes(side.random, sizeof(side.random)) : status;
+    *stream = (kvcl_sock_stream_t){.fd = -1};
+    status  = (status == KVCL_OK) ? kvcl_random_bytes(side.random, sizeof(side.random)) : status;
     if (status == KVCL_OK) {
-        status = kvcl_sock_connect(&stream, (const struct sockaddr *)at, at_len, &side, kvcl_door_id,
+        status = kvcl_sock_connect(stream, (const struct sockaddr *)at, at_len, &side, kvcl_door_id,
                                    KVCL_SOCK_MESSAGES, &tuning);
     }
     kvcl_wipe(side.random, sizeof(side.random)); /* its private key: the handshake has it */
     if (status != KVCL_OK) {
         return status;
     }
-    while ((status = kvcl_sock_shake(&stream)) == KVCL_INPROGRESS) {
-        status = rest(&stream, deadline_ns);
+    while ((status = kvcl_sock_shake(stream)) == KVCL_INPROGRESS) {
+        status = rest_stream(asking);
         if (status != KVCL_OK) {
             break;
         }
     }
-    *again_p = (status == KVCL_ERR_UNREACHABLE) && (stream.state == KVCL_SOCK_SHAKING);
+    *again_p = (status == KVCL_ERR_UNREACHABLE) && (stream->state == KVCL_SOCK_SHAKING);
     if (status == KVCL_OK) {
-        status = read_address(&stream, deadline_ns, packed, cap, len_p);
+        status = read_address(asking);
     }
-    kvcl_sock_close(&stream, -1);
+    kvcl_sock_close(stream, -1);
     return status;
 }
 
 /* Every address once. */
-static kvcl_status_t ask_each(const kvcl_hostport_addrs_t *addrs, const uint8_t *secret, uint64_t deadline_ns,
-                              void *packed, size_t cap, size_t *len_p, bool *again_p)
+static kvcl_status_t ask_each(asking_t *asking, const kvcl_hostport_addrs_t *addrs, bool *again_p)
 {
     kvcl_status_t status = KVCL_ERR_UNREACHABLE;
     size_t        i;
 
+    *again_p = false;
     for (i = 0; (i < addrs->n) && !*again_p && ((status == KVCL_ERR_UNREACHABLE) || (status == KVCL_ERR_IO)); ++i) {
-        status = ask(&addrs->at[i], addrs->len[i], secret, deadline_ns, packed, cap, len_p, again_p);
+        status = ask(asking, &addrs->at[i], addrs->len[i], again_p);
     }
     return status;
 }
 
-kvcl_status_t kvcl_door_ask(const char *at, const uint8_t *secret, uint64_t deadline_ns, void *packed, size_t cap,
-                            size_t *len_p)
+kvcl_status_t kvcl_door_ask(kvcl_door_question_t *question, const uint8_t *secret, int wake_fd)
 {
-    static const char     call[] = "kvcl_context_connect";
+    asking_t              asking = {.question = question, .secret = secret, .wake_fd = wake_fd};
     kvcl_hostport_addrs_t addrs;
-    kvcl_hostport_t       hostport;
-    kvcl_status_t         status = kvcl_hostport_parse(at, call, 1, &hostport);
-    bool                  again, dropped = false;
+    kvcl_status_t         status;
+    short                 none;
+    bool                  again;
 
-    status = (status == KVCL_OK) ? kvcl_hostport_resolve(&hostport, call, &addrs) : status;
+    if (atomic_load(&question->dropped)) {
+        return kvcl_fail(KVCL_ERR_CANCELED, "canceled");
+    }
+    status = kvcl_hostport_resolve(&question->at, "its name", &addrs);
     if (status != KVCL_OK) {
         return status;
     }
     for (;;) {
-        again  = false;
-        status = ask_each(&addrs, secret, deadline_ns, packed, cap, len_p, &again);
-        if (dropped && (status == KVCL_ERR_TIMED_OUT)) { /* in the last try: the others say more */
-            status = kvcl_fail(KVCL_ERR_UNREACHABLE, "each connection was closed before an answer");
+        status = ask_each(&asking, &addrs, &again);
+        if (status != KVCL_ERR_TIMED_OUT) { /* in the last try: those before say more */
+            atomic_store(&question->refused, again);
         }
-        dropped = again;
-        if (!again || (kvcl_deadline_left(deadline_ns) < AGAIN_NS)) {
-            break;
+        if (!again || (kvcl_deadline_left(question->deadline_ns) < AGAIN_NS)) {
+            return status;
         }
-        (void)poll(NULL, 0, (int)(AGAIN_NS / KVCL_NS_PER_MS));
+        status = rest(&asking, -1, 0, kvcl_deadline_after(AGAIN_NS), &none);
+        if (status != KVCL_OK) {
+            return status;
+        }
     }
-    return (status == KVCL_OK) ? KVCL_OK : kvcl_fail(status, "%s: %s: %s", call, at, kvcl_last_error());
 }

@@ -11,12 +11,12 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "base/thread.h"
 #include "sock/sock_listen.h"
 #include "sock/sock_stream.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,7 +219,6 @@ static void *serve(void *arg)
 static kvcl_status_t start(kvcl_door_port_t *port)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = port};
-    sigset_t           all, old;
     int                err;
 
     port->epfd    = epoll_create1(EPOLL_CLOEXEC);
@@ -229,16 +228,9 @@ static kvcl_status_t start(kvcl_door_port_t *port)
         (ev.data.ptr = NULL, epoll_ctl(port->epfd, EPOLL_CTL_ADD, port->wake_fd, &ev) != 0)) {
         return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot watch a door");
     }
-    sigfillset(&all); /* signals are the application's, and its threads' */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    err              = pthread_create(&port->thread, NULL, serve, port);
+    err              = kvcl_thread_start(&port->thread, "kvcl-door", serve, port);
     port->has_thread = (err == 0);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (err != 0) {
-        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "no thread for a door");
-    }
-    pthread_setname_np(port->thread, "kvcl-door");
-    return KVCL_OK;
+    return (err == 0) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "no thread for a door");
 }
 
 kvcl_status_t kvcl_door_port_open(const char *at, const uint8_t *secret, const void *address, size_t len,

@@ -3,7 +3,7 @@
  *
  * Owns: the list of connections, and which door is open. Invariants: a connection is in the list as long as its peer
  * may use it; a number whose side has left has no peer in its communicator. Locks: the engine lock; the room's fini
- * waits for the thread of a port without it.
+ * waits for the threads of its port and of its connects without it.
  */
 #include "config.h"
 #include "door/door.h"
@@ -187,6 +187,7 @@ static void comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
     if (!comm->inter) {
         return;
     }
+    kvcl_door_abandon(room, comm);
     kvcl_list_foreach_safe (conn, next, &room->conns, kvcl_door_conn_t, link) {
         if (conn->comm == comm) {
             end(conn, true);
@@ -228,11 +229,12 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 {
     kvcl_door_room_t *room = calloc(1, sizeof(*room));
 
-    (void)ctx;
     if (room == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for connections");
     }
     kvcl_list_init(&room->conns);
+    kvcl_list_init(&room->calling);
+    kvcl_door_askers_init(&room->askers, ctx);
     *state_p = room;
     return KVCL_OK;
 }
@@ -243,6 +245,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 
     (void)ctx;
     kvcl_door_port_close(room->port);
+    kvcl_door_askers_fini(&room->askers);
     while (!kvcl_list_is_empty(&room->conns)) {
         forget(kvcl_list_head(&room->conns, kvcl_door_conn_t, link));
     }

@@ -9,11 +9,11 @@
 #include "metrics/metrics_port.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -272,23 +272,15 @@ static void *serve(void *arg)
 
 static kvcl_status_t start(kvcl_metrics_port_t *port)
 {
-    sigset_t all, old;
-    int      err;
+    int err;
 
     port->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (port->wake_fd < 0) {
         return kvcl_fail_errno(KVCL_ERR_IO, errno, "no eventfd for KVCL_METRICS");
     }
-    sigfillset(&all); /* signals are the application's, and its threads' */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    err              = pthread_create(&port->thread, NULL, serve, port);
+    err              = kvcl_thread_start(&port->thread, "kvcl-metrics", serve, port);
     port->has_thread = (err == 0);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (err != 0) {
-        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "no thread for KVCL_METRICS");
-    }
-    pthread_setname_np(port->thread, "kvcl-metrics");
-    return KVCL_OK;
+    return (err == 0) ? KVCL_OK : kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "no thread for KVCL_METRICS");
 }
 
 kvcl_status_t kvcl_metrics_port_open(const char *at, const char *what, kvcl_metrics_write_t write, void *arg,

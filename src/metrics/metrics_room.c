@@ -70,7 +70,8 @@ static kvcl_status_t port_of_rank(kvcl_context_h ctx, char at[KVCL_HOSTPORT_MAX]
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_METRICS: \"%s\": rank %d listens at the port plus its rank, %u, "
                          "which is no port: take a lower one", ctx->config.metrics, ctx->boot->rank, port);
     }
-    snprintf(at, KVCL_HOSTPORT_MAX, (strchr(hostport.host, ':') != NULL) ? "[%s]:%u" : "%s:%u", hostport.host, port);
+    hostport.port = (uint16_t)port;
+    (void)kvcl_hostport_print(&hostport, at);
     return KVCL_OK;
 }
 

@@ -59,6 +59,7 @@ static const struct {
     [KVCL_CALL_RECV] = {"kvcl_recv", 0, INFO | STREAM},
     [KVCL_CALL_RECV_BYTES] = {"kvcl_recv_bytes", 0, INFO | STREAM},
     [KVCL_CALL_STREAM_DONE] = {"kvcl_stream_done", 0, 0},
+    [KVCL_CALL_CONTEXT_CONNECT] = {"kvcl_context_connect_post", 0, 0},
     [KVCL_CALL_BCAST] = {"kvcl_bcast", 0, 0},
     [KVCL_CALL_BCAST_BYTES] = {"kvcl_bcast_bytes", 0, 0},
     [KVCL_CALL_BARRIER] = {"kvcl_barrier", 0, 0},

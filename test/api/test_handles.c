@@ -220,6 +220,7 @@ START_TEST(a_dead_context)
     DEAD(freed, kvcl_mem_alloc(dead, 64, NULL, &out.mem));
     DEAD(freed, kvcl_mem_register(dead, plain, 64, KVCL_MEM_HOST, NULL, &out.mem));
     DEAD(freed, kvcl_stream_done(dead, plain, NULL, &out.req));
+    DEAD(freed, kvcl_context_connect_post(dead, "127.0.0.1:1", NULL, &out.comm, &out.req));
     SAID(freed, ck_assert_uint_eq(kvcl_progress(dead), 0));
     DEAD(freed, kvcl_context_stats(dead, &stats));
     DEAD(freed, kvcl_query_latency(dead, no_latency, NULL));

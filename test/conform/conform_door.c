@@ -298,7 +298,27 @@ static void connections_are_bounded(cf_t *cf)
 
 /* Every rank listens and connects to all others at the same time, and to itself; then it reads and writes their memory,
  * and they learn it. */
-static void all_meet_all(cf_t *cf)
+/* By posts, which run at the same time, or one after the other. */
+static void go_to_all(cf_t *cf, char others[][AT_MAX], bool posted, kvcl_comm_h *comms)
+{
+    kvcl_req_h reqs[CF_RANKS_MAX];
+    int        r;
+
+    for (r = 0; r < cf->size; ++r) {
+        if (!posted) {
+            comms[r] = go_there(cf, others[r]);
+            continue;
+        }
+        CF_OK(cf, kvcl_context_connect_post(cf->ctx, others[r], NULL, &comms[r], &reqs[r]));
+        CF_CHECK(cf, kvcl_comm_is_inter(comms[r]));
+    }
+    for (r = 0; posted && (r < cf->size); ++r) {
+        CF_OK(cf, cf_end(cf, reqs[r]));
+        CF_CHECK(cf, (kvcl_comm_size(comms[r]) == 1) && (kvcl_comm_rank(comms[r]) >= 0));
+    }
+}
+
+static void meet_all(cf_t *cf, bool posted)
 {
     char               at[AT_MAX], others[CF_RANKS_MAX][AT_MAX], text[32], buf[64];
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -324,9 +344,7 @@ static void all_meet_all(cf_t *cf)
     cf_fence(cf);
     cf_give(cf, &card, sizeof(card));
     cf_fence(cf);
-    for (r = 0; r < cf->size; ++r) {
-        comms[r] = go_there(cf, others[r]);
-    }
+    go_to_all(cf, others, posted, comms);
     for (r = 0; r < cf->size; ++r) {
         memcpy(&card, cf_blob(cf, r, &len), sizeof(card));
         CF_OK(cf, kvcl_rmem_import(comms[r], 0, card.desc, card.len, &rmem));
@@ -355,6 +373,16 @@ static void all_meet_all(cf_t *cf)
     kvcl_comm_free(door);
     kvcl_mem_free(mem);
     cf_fence(cf);
+}
+
+static void all_meet_all(cf_t *cf)
+{
+    meet_all(cf, false);
+}
+
+static void all_post_to_all(cf_t *cf)
+{
+    meet_all(cf, true);
 }
 
 /* Connections that come and go disturb no other: hundreds, while one carries messages. */
@@ -549,6 +577,7 @@ static const cf_case_t cases[] = {
     {"connections_are_apart", connections_are_apart, 0},
     {"connections_are_bounded", connections_are_bounded, 0},
     {"all_meet_all", all_meet_all, 0},
+    {"all_post_to_all", all_post_to_all, 0},
     {"come_and_go", come_and_go, 0},
     {"either_side_disconnects", either_side_disconnects, 0},
     {"a_caller_dies", a_caller_dies, CF_DIES | CF_PROCS | CF_THREE},

@@ -11,6 +11,7 @@ from ._comm import Comm
 from ._errors import KvclError
 from ._mem import Mem
 from ._oob import adapt
+from ._request import Request
 
 ANY_SOURCE = _kvcl.ANY_SOURCE
 ANY_TAG = _kvcl.ANY_TAG
@@ -95,6 +96,14 @@ class Context(_kvcl.Context):
     def connect(self, address: str, timeout: Optional[float] = None) -> Comm:
         """A communicator with a context that listens, which is its rank 0. Close it to disconnect."""
         return Comm._reach(self, address, timeout)
+
+    def connect_post(self, address: str, timeout: Optional[float] = None) -> "Request[Comm]":
+        """connect() without its wait: a Request whose result is the communicator. Many may run at a time.
+
+        A Request that is canceled, or dropped before it has ended, closes its communicator.
+        """
+        request: Request[Comm] = Request()
+        return Comm._reach_post(request, self.world, address, timeout)
 
     def cache(self, name: str, layout: Layout, buffers: Any = None, *, writable: bool = False) -> Cache:
         """A Cache over buffers, or over memory of the library. writable: peers may put into it."""

@@ -1,5 +1,6 @@
 """Contexts that listen and contexts that connect to them: Context.listen, Context.connect, Comm.disconnect."""
 
+import asyncio
 import socket
 import threading
 
@@ -123,3 +124,37 @@ def test_a_connect_that_nobody_answers_ends_and_frees_the_gil(pair):
         with server.accept()[0]:  # this thread runs while the other one waits
             thread.join(60)
         assert isinstance(errors[0], kvcl.TimedOut)
+
+
+def test_posted_connects_are_awaited_together(pair):
+    a, b = pair
+    door = a.listen("127.0.0.1:0")
+
+    async def connect_all():
+        return await asyncio.gather(*(b.connect_post(address) for address in (door.address, a.address) * 4))
+
+    comms = asyncio.run(connect_all())
+    assert sorted(comm.rank for comm in comms) == list(range(8)) and door.size == 8
+    for comm in comms:
+        comm.notify(0, b"%d" % comm.rank).wait(30)
+    assert sorted(door.notify_recv(30)[0] for _ in comms) == list(range(8))
+
+
+def test_a_posted_connect_ends_by_its_deadline_by_cancel_and_when_dropped(pair):
+    a, _ = pair
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = "127.0.0.1:%d" % silent.getsockname()[1]
+        late = a.connect_post(where, timeout=0.2)
+        canceled, dropped = a.connect_post(where), a.connect_post(where)
+        with pytest.raises(kvcl.InProgress):
+            canceled.result()
+        canceled.cancel()
+        with pytest.raises(kvcl.Canceled, match=where):
+            canceled.wait(30)
+        with pytest.raises(kvcl.TimedOut, match=where):
+            late.wait(30)
+        del dropped  # continues, detached; the context's close ends it
+    with pytest.raises(kvcl.InvalidParam, match="host:port"):
+        a.connect_post("host")
+    with pytest.raises(kvcl.Unreachable, match=where):
+        a.connect_post(where).wait(30)

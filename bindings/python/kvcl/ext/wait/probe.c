@@ -122,6 +122,36 @@ static PyObject *comm_reach(PyObject *cls, PyObject *args)
     return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, ctx, comm) : kvpy_raise(status, NULL);
 }
 
+/* _reach_post(request, world, address, timeout): the Request, whose result is the communicator */
+static PyObject *comm_reach_post(PyObject *cls, PyObject *args)
+{
+    kvcl_xfer_params_t params;
+    PyObject           *request, *arg, *timeout;
+    const char         *address;
+    kvpy_obj_t         *world;
+    kvpy_op_t          *op;
+    kvpy_ctx_t         *ctx;
+    kvcl_comm_h        comm = NULL;
+    kvcl_status_t      status;
+
+    if (!PyArg_ParseTuple(args, "OOsO:_reach_post", &request, &arg, &address, &timeout) ||
+        ((world = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL) ||
+        ((op = kvpy_op_new(request, "kvcl_context_connect", world, timeout, &params)) == NULL)) {
+        return NULL;
+    }
+    ctx = op->ctx;
+    KVPY_POST(op, status, kvcl_context_connect_post(ctx->handle, address, &params, &comm, &op->req));
+    if (status == KVCL_OK) {
+        op->result = kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, ctx, comm); /* NULL: comm is freed, which cancels */
+    }
+    if ((status == KVCL_OK) && (op->result == NULL)) {
+        PyErr_Clear();
+        Py_XDECREF(kvpy_op_posted(op, status));
+        return PyErr_NoMemory();
+    }
+    return kvpy_op_posted(op, status);
+}
+
 static PyObject *comm_disconnect(PyObject *self, PyObject *arg)
 {
     kvpy_obj_t    *comm = (kvpy_obj_t *)self;
@@ -138,6 +168,7 @@ static PyObject *comm_disconnect(PyObject *self, PyObject *arg)
 PyMethodDef kvpy_probe_methods[] = {
     {"_listen", comm_listen, METH_VARARGS | METH_CLASS, "_listen(context, at)"},
     {"_reach", comm_reach, METH_VARARGS | METH_CLASS, "_reach(context, address, timeout)"},
+    {"_reach_post", comm_reach_post, METH_VARARGS | METH_CLASS, "_reach_post(request, world, address, timeout)"},
     {"_disconnect", comm_disconnect, METH_O, "_disconnect(rank)"},
     {"_probe", comm_probe, METH_VARARGS, "_probe(rank, tag, timeout)"},
     {"_split", comm_split, METH_VARARGS | METH_CLASS, "_split(parent, color, key, timeout)"},
