@@ -15,6 +15,7 @@ from kvcl.vllm._lookups import Lookups
 from kvcl.vllm._plan import Load, Plan, Save, part_name
 from kvcl.vllm._tier_jobs import TierJobs, options_of
 from kvcl.vllm._transfers import Transfers
+from kvcl.vllm._watch import Watch
 
 FIELDS = {"model": "m", "dtype": "bf16", "block size": 16, "KV heads": 8}
 
@@ -307,6 +308,9 @@ class FakeLink:
     def remove(self, keys):
         return self._post("remove", keys)
 
+    def exists(self, keys):
+        return self._post("exists", keys)
+
     def answer(self, result=None, error=None):
         what, call = self.calls.pop(0)
         call.result, call.error, call.done = result, error, True
@@ -409,6 +413,58 @@ def test_a_save_tells_its_number_with_its_outcome():
     copy = transfers(link, saves=False)
     copy.save(Save("a", hashes(1), [1], 3))
     assert copy.take_told() == {3: True}
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """A watch over a fake store, and its clock."""
+    clock = [0.0]
+    monkeypatch.setattr("kvcl.vllm._watch.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("kvcl.vllm._watch.KEYS", 6)
+    link = FakeLink()
+    return Watch(link, lambda names: [name + bytes([part]) for name in names for part in range(2)], 2), link, clock
+
+
+def test_blocks_that_lack_a_part_in_the_store_are_dropped(watch):
+    watch, link, clock = watch
+    names = hashes(5)
+    assert watch.dropped() == [] and not link.calls
+    watch.stored(names)
+    assert watch.dropped() == [] and watch.dropped() == [] and len(link.calls) == 1
+    assert link.answer([True, True, True, False, False, True])[1] == [n + bytes([p]) for n in names[:3] for p in (0, 1)]
+    assert watch.dropped() == names[1:3] and watch.dropped() == [] and not link.calls  # not at once
+    clock[0] += 0.2
+    watch.dropped()
+    assert len(link.answer([True] * 6)[1]) == 6  # the two that were not asked for, and the first again
+    assert watch.dropped() == []
+    clock[0] += 0.2
+    watch.dropped()
+    link.answer(error=kvcl.TimedOut("late"))
+    assert watch.dropped() == [] and set(watch._blocks) == {names[0], *names[3:]}
+
+
+def test_a_block_that_was_stored_again_since_it_was_asked_for_is_not_dropped(watch):
+    watch, link, _ = watch
+    names = hashes(2)
+    watch.stored(names)
+    watch.dropped()
+    watch.stored(names[:1])
+    link.answer([False] * 4)
+    assert watch.dropped() == names[1:]
+
+
+def test_a_lost_store_and_a_reset_drop_all_blocks(watch, monkeypatch):
+    watch, link, _ = watch
+    watch.stored(hashes(2))
+    link.client = None
+    assert watch.dropped() == hashes(2) and watch.dropped() == []
+    link.client = link
+    watch.stored(hashes(3))
+    watch.clear()
+    assert watch.dropped() == hashes(3)
+    monkeypatch.setattr("kvcl.vllm._watch.MOST", 2)
+    watch.stored(hashes(3))
+    assert watch.dropped() == hashes(1)
 
 
 def test_a_handover_is_waited_for_and_given_up():

@@ -21,6 +21,7 @@ from ._lookups import Lookups
 from ._plan import Load, Plan, Work
 from ._stats import Prom, Stats
 from ._transfers import Transfers
+from ._watch import Watch
 
 logger = init_logger("vllm.kvcl")  # below vLLM's own, so that its settings of logging hold
 
@@ -117,6 +118,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._plan = Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b"")
         events = vllm_config.kv_events_config
         self._plan.tells = bool(role == KVConnectorRole.SCHEDULER and events and events.enable_kv_cache_events)
+        self._watch = Watch(self._link, self._keys, self._engine.parts)
         self._lookups = Lookups(self._link, self._plan, self._keys, self._engine.parts, self._options)
 
     @classmethod
@@ -273,6 +275,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._base = _fields.root_after(self._base, mark)
         self._plan.reset(mark)
         self._lookups.reset()
+        self._watch.clear()
         return True
 
     def request_finished(self, request: Any, block_ids: List[int]) -> Tuple[bool, Optional[Dict[str, Any]]]:
@@ -280,7 +283,14 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
 
     @_guarded(list)
     def take_events(self) -> List[Any]:
-        return [_stats.event(one, self._engine.block_size) for one in self._plan.take_stored()]
+        if self._link is None or not self._plan.tells:
+            return []
+        stored = self._plan.take_stored()
+        dropped = self._watch.dropped()
+        for one in stored:
+            self._watch.stored(one.names)
+        return ([_stats.removed(dropped)] if dropped else []) + [
+            _stats.event(one, self._engine.block_size) for one in stored]
 
     @_guarded(lambda: None)
     def set_xfer_handshake_metadata(self, metadata: Dict[int, KVConnectorHandshakeMetadata]) -> None:

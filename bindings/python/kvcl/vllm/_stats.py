@@ -1,8 +1,8 @@
 """The connector's numbers through vLLM: its log lines and its own Prometheus registry; and its KV events."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
-from vllm.distributed.kv_events import MEDIUM_STORAGE, BlockStored
+from vllm.distributed.kv_events import MEDIUM_STORAGE, BlockRemoved, BlockStored
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorPromMetrics, KVConnectorStats
 from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
@@ -68,3 +68,9 @@ def event(stored: Stored, block_size: int) -> BlockStored:
         parent_block_hash=convert(stored.parent) if stored.parent is not None else None, token_ids=stored.tokens,
         block_size=block_size, lora_id=getattr(stored.request.lora_request, "adapter_id", None), medium=MEDIUM_STORAGE,
         lora_name=getattr(stored.request.lora_request, "lora_name", None), ownership="KVCL")
+
+
+def removed(names: List[bytes]) -> BlockRemoved:
+    """Blocks that the store has no more."""
+    convert: Any = maybe_convert_block_hash
+    return BlockRemoved(block_hashes=[convert(one) for one in names], medium=MEDIUM_STORAGE, ownership="KVCL")

@@ -6,6 +6,7 @@ import dataclasses
 import faulthandler
 import inspect
 import os
+import signal
 import sys
 import time
 from types import SimpleNamespace as NS
@@ -15,6 +16,7 @@ import torch
 import vllm.distributed.parallel_state as parallel_state
 from engine import check, until
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
 
 LAYERS, BLOCKS, HEADS, TOKENS, CONTENT = [f"layer.{i}" for i in range(4)], 256, 2, 16, 32
 PART = len(LAYERS) * TOKENS * CONTENT * 2
@@ -291,6 +293,36 @@ def handover_calls():
         side.shutdown()
 
 
+def names_of(events, kind):
+    """The blocks of all events of this kind."""
+    return {name for one in events if type(one).__name__ == kind for name in one.block_hashes}
+
+
+def event_calls():
+    """Blocks that the store drops are told."""
+    store = engine.Server(block=PART, file=os.path.abspath("events"), pool=str(24 * PART))
+    fake = Fake("kv_both", store=store.file, timeout=5.0)
+    until(fake.ready)
+    first, second = request("a", 100), request("b", 192, salt="other")
+
+    def told(kind, request):
+        names = {maybe_convert_block_hash(one) for one in request.block_hashes}
+        return lambda: fake.step() and names_of(fake.events, kind) >= names
+
+    fake.run(first, list(range(10, 17)), fake.fill)
+    check("blocks that were stored are told", until(told("BlockStored", first)), len(fake.events))
+    check("and not as removed", not names_of(fake.events, "BlockRemoved"))
+    fake.run(second, list(range(30, 42)), fake.fill)  # 24 blocks of the store, which has room for as many
+    check("blocks that the store has evicted are told", until(told("BlockRemoved", first)), len(fake.events))
+    check("and those that it has are not", until(told("BlockStored", second)) and not told("BlockRemoved", second)())
+    fake.events.clear()
+    store.end(signal.SIGKILL)
+    check("all blocks of a killed server are told", until(told("BlockRemoved", second)), len(fake.events))
+    for side in (fake.worker, fake.scheduler):
+        check("nothing failed inside", not side._told, side._told)
+        side.shutdown()
+
+
 def times(store):
     """The scheduler's time in a step, with nothing to do and with 32 requests."""
     fake = Fake("kv_both", store=store.file, tenant="times")
@@ -329,6 +361,7 @@ def main():
     store_calls(store)
     choice_calls(store)
     handover_calls()
+    event_calls()
     times(store)
     store.end()
     engine.end()
