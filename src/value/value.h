@@ -5,7 +5,8 @@
  *   value_memory.c   plain memory: extents, and blocks of it that gets write into
  *   value_get.c      gets; value_round.c, value_result.c: the blocks of one round, and what they mean
  *   value_put.c      puts; value_old.c: what their keys named before
- *   value_pool.c     blocks of this rank's pool; value_part.c: parts into pools, of this rank and of others
+ *   value_pool.c     blocks of this rank's pool; value_fill.c: their bytes, copied and summed
+ *   value_part.c     parts into pools, of this rank and of others
  *   value_far.c      puts by a rank without a pool
  *   value_ops.c      sizes, keys, removal of values and parts; value_query.c: the queries behind them
  *   value_words.c    sentences of failed puts
@@ -14,6 +15,7 @@
 #define KVCL_VALUE_H
 
 #include "store/tenant.h"
+#include "weave/sum_copy.h"
 #include <kvcl/kvcl_store_value.h>
 
 /* ---- the head (value_head.c): pure ---- */
@@ -69,8 +71,8 @@ typedef struct kvcl_value_at {
 
 /** The length of a value in bytes. False: an extent is NULL, or the sum is too large. */
 bool  kvcl_value_bytes(const kvcl_value_t *value, uint64_t *bytes_p);
-/** Copy bytes out of, or into, the value; at advances. */
-void  kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes);
+/** Copy bytes out of, or into, the value; at advances. sum, unless NULL: it takes the bytes in the same pass. */
+void  kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes, kvcl_sum_t *sum);
 void  kvcl_value_write(kvcl_value_at_t *at, const void *from, uint64_t bytes);
 void  kvcl_value_skip(kvcl_value_at_t *at, uint64_t bytes);
 /** The address of the next bytes, if they are contiguous; at advances then. Otherwise NULL, and at does not move. */
@@ -114,7 +116,7 @@ bool kvcl_value_has_parts(kvcl_store_h store, const kvcl_store_tenant_t *tenant,
 /** No lock. Remove the parts at every rank, in the background. */
 void kvcl_value_drop_parts(kvcl_store_h store, const kvcl_store_tenant_t *tenant, const kvcl_value_head_t *head);
 
-/* ---- blocks into pools (value_pool.c, value_part.c) ---- */
+/* ---- blocks into pools (value_pool.c, value_fill.c, value_part.c) ---- */
 
 enum { KVCL_VALUE_RANKS_MAX = 16 };
 
@@ -132,7 +134,15 @@ typedef struct kvcl_value_put {
     unsigned      n_runs;
 } kvcl_value_put_t;
 
-typedef void (*kvcl_value_fill_t)(void *arg, size_t i, void *block);
+/* What a block holds, in this order; zeros follow. */
+typedef struct kvcl_value_holds {
+    const kvcl_value_head_t *head; /* NULL: none */
+    kvcl_value_at_t         at;    /* the bytes of a value */
+    uint64_t                bytes; /* how many */
+} kvcl_value_holds_t;
+
+/* What block i is to hold; called once for each, in order. */
+typedef kvcl_value_holds_t (*kvcl_value_what_t)(void *arg, size_t i);
 
 void kvcl_value_put_init(kvcl_value_put_t *put, kvcl_store_h store);
 
@@ -140,8 +150,9 @@ void kvcl_value_put_init(kvcl_value_put_t *put, kvcl_store_h store);
  * sentence. */
 kvcl_status_t kvcl_value_take(const kvcl_value_put_t *put, size_t n, uint32_t *slots) KVCL_MUST_CHECK;
 void          kvcl_value_return(kvcl_store_h store, const uint32_t *slots, size_t n);
-/** No lock. Fill the blocks in slots by fill(arg, i, block) and compute their checksums: recs[i].loc.checksum. */
-void          kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_fill_t fill, void *arg,
+/** No lock. Fill the blocks in slots with what(arg, i) and compute their checksums in the same pass:
+ * recs[i].loc.checksum. Many bytes go past the caches (weave/bulk.h). */
+void          kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_what_t what, void *arg,
                               kvcl_store_rec_t *recs);
 /** Lock held. Publish the blocks under recs[i].key; homes are not notified. A block whose key the pool has meanwhile is
  * not published. Returns the number published; recs, and item unless NULL, then begin with those. */

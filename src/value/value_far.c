@@ -119,7 +119,7 @@ static kvcl_status_t put_parts(far_put_t *put, size_t i)
         n = (head->parts - from < put->room) ? head->parts - from : put->room;
         for (j = 0; j < n; ++j) {
             len = (left < put->block) ? left : put->block;
-            kvcl_value_read(&at, block_at(put, (uint32_t)j), len);
+            kvcl_value_read(&at, block_at(put, (uint32_t)j), len, NULL);
             memset(block_at(put, (uint32_t)j) + len, 0, put->block - len);
             kvcl_value_part_key(&seed, from + j, &put->keys[j]);
             left -= len;
@@ -146,7 +146,7 @@ static void fill_own(const far_put_t *put, size_t i, uint32_t id)
     }
     kvcl_tenant_keys(put->of->for_tenant, &put->keys[id], 1);
     if (head->parts == 0) {
-        kvcl_value_read(&at, to + used, head->bytes);
+        kvcl_value_read(&at, to + used, head->bytes, NULL);
         used += head->bytes;
     }
     memset(to + used, 0, put->block - used);

@@ -36,14 +36,18 @@ static uint8_t *bytes_at(kvcl_value_at_t *at, uint64_t most, size_t *len_p)
     return (uint8_t *)at->value->extents[at->extent].addr + at->offset;
 }
 
-void kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes)
+void kvcl_value_read(kvcl_value_at_t *at, void *to, uint64_t bytes, kvcl_sum_t *sum)
 {
     uint8_t *out = to, *from;
     size_t  len;
 
     for (; bytes != 0; bytes -= len) {
         from = bytes_at(at, bytes, &len);
-        kvcl_copy_bytes(out, from, len);
+        if (sum != NULL) {
+            kvcl_sum_copy(sum, out, from, len);
+        } else {
+            kvcl_copy_bytes(out, from, len);
+        }
         out += len;
         at->offset += len;
     }

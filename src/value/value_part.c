@@ -273,15 +273,16 @@ typedef struct source {
     uint64_t        left, block;
 } source_t;
 
-static void fill_part(void *arg, size_t i, void *block)
+static kvcl_value_holds_t next_part(void *arg, size_t i)
 {
-    source_t *source = arg;
-    uint64_t bytes   = (source->left < source->block) ? source->left : source->block;
+    source_t           *source = arg;
+    kvcl_value_holds_t part    = {.at = source->at};
 
     (void)i;
-    kvcl_value_read(&source->at, block, bytes);
-    memset((uint8_t *)block + bytes, 0, source->block - bytes);
-    source->left -= bytes;
+    part.bytes = (source->left < source->block) ? source->left : source->block;
+    kvcl_value_skip(&source->at, part.bytes);
+    source->left -= part.bytes;
+    return part;
 }
 
 /* Choose the ranks that take runs of a value of this size; [0] is this rank. It is the only one if fewer other ranks
@@ -334,7 +335,7 @@ static kvcl_status_t begin_run(kvcl_value_put_t *put, run_t *run, source_t *sour
         free(run);
         return status;
     }
-    kvcl_value_fill(put->store, run->slots, run->n, fill_part, source, run->recs);
+    kvcl_value_fill(put->store, run->slots, run->n, next_part, source, run->recs);
     kvcl_lock(put->store->ctx);
     n = kvcl_value_publish(put, run->slots, run->n, run->recs, NULL);
     kvcl_owner_pin_recs(put->store->value_pool, run->recs, n, true);

@@ -1,5 +1,5 @@
 /*
- * Blocks of values in this rank's pool: taken, filled by the caller's thread, and published.
+ * Blocks of values in this rank's pool: taken, filled by the caller's thread (value_fill.c), and published.
  *
  * A taken block is FILLING and belongs to its put, which fills it without the lock. It is published once, or returned.
  */
@@ -40,22 +40,6 @@ void kvcl_value_return(kvcl_store_h store, const uint32_t *slots, size_t n)
         kvcl_store_freed(store);
     }
     kvcl_unlock(store->ctx);
-}
-
-void kvcl_value_fill(kvcl_store_h store, const uint32_t *slots, size_t n, kvcl_value_fill_t fill, void *arg,
-                     kvcl_store_rec_t *recs)
-{
-    uint8_t  *base = (uint8_t *)store->value_pool->cache->bases[0];
-    uint64_t each  = store->value_pool->cache->shape.block_stride;
-    size_t   i;
-
-    each = (each != 0) ? each : store->value_pool->cache->shape.block_bytes;
-    for (i = 0; i < n; ++i) {
-        fill(arg, i, base + (slots[i] * each));
-        if (!(store->flags & KVCL_STORE_NO_CHECKSUM)) {
-            recs[i].loc.checksum = kvcl_store_block_sum(store->value_pool->cache, slots[i]);
-        }
-    }
 }
 
 size_t kvcl_value_publish(const kvcl_value_put_t *put, const uint32_t *slots, size_t n, kvcl_store_rec_t *recs,

@@ -39,23 +39,14 @@ static kvcl_value_work_t *make(kvcl_store_h store, size_t n)
 
 /* ---- filling ---- */
 
-static void fill_own(void *arg, size_t i, void *block)
+static kvcl_value_holds_t own_block(void *arg, size_t i)
 {
-    kvcl_value_work_t       *work = arg;
+    const kvcl_value_work_t *work = arg;
     const kvcl_value_head_t *head = &work->heads[work->item[i]];
-    kvcl_value_at_t         at    = {.value = &work->values[work->item[i]]};
-    uint8_t                 *to   = block;
-    uint64_t                used  = 0;
 
-    if (!kvcl_value_is_plain(head)) {
-        memcpy(to, head, sizeof(*head));
-        used = sizeof(*head);
-    }
-    if (head->parts == 0) {
-        kvcl_value_read(&at, to + used, head->bytes);
-        used += head->bytes;
-    }
-    memset(to + used, 0, work->block - used);
+    return (kvcl_value_holds_t){.head  = kvcl_value_is_plain(head) ? NULL : head,
+                                .at    = {.value = &work->values[work->item[i]]},
+                                .bytes = (head->parts == 0) ? head->bytes : 0};
 }
 
 /* Fill the blocks of the values' own keys; they are not published yet. */
@@ -74,7 +65,7 @@ static kvcl_status_t fill_new(kvcl_value_work_t *work)
     if (status != KVCL_OK) {
         return kvcl_value_puts_failed(status, work->call, "the heads", work->n_new);
     }
-    kvcl_value_fill(work->put.store, work->slots, work->n_new, fill_own, work, work->recs);
+    kvcl_value_fill(work->put.store, work->slots, work->n_new, own_block, work, work->recs);
     return KVCL_OK;
 }
 

@@ -2,6 +2,7 @@
 # Values of a store. TEST_SEED=N replays.
 #   gate   on 2 ranks by shared memory and on 4 by TCP, without the values of 70 MiB
 #   night  on 1, 2 and 4 ranks by both
+# Either also on one rank with every put past the caches.
 # A holder of values is killed over both paths in either.
 set -eu
 program=values
@@ -19,6 +20,10 @@ else
     run 4 $path
   done
 fi
+
+export KVCL_COPY=weave4 KVCL_COPY_LARGE=64K
+run 1 auto
+unset KVCL_COPY KVCL_COPY_LARGE
 
 # A holder is killed.
 KVCL_SECRET_FILE=$(mktemp)
