@@ -232,16 +232,30 @@ class Job:
         return True
 
     def ask_values(self, keys: Sequence[bytes]) -> Tuple[bool, Callable[[], List[bool]]]:
-        """Ask which keys name a value: whether the answer is there, and what waits for it and returns it."""
-        n, opened = len(keys), self._opened
-        both = [*keys, *value_keys(keys)]
-        asked = self.call(None, lambda o: o.store.exists_post(both, timeout=o.timeout))
+        """Ask which keys name a value: whether the answer is there, and what waits for it and returns it. A value of a
+        block's length is a block under its key; only where one is not there, or not at once, heads are asked for."""
+        opened = self._opened
+        blocks = self._ask(opened, keys)
+        found = self._answer(opened, blocks, keys) if blocks is not None and blocks.done() else []
+        if blocks is None or (found and all(found)):
+            return True, lambda: found or [False] * len(keys)
+        heads = self._ask(opened, value_keys(keys))
 
         def answer() -> List[bool]:
-            found = [] if asked is None else self.call([], lambda o: asked.wait(), opened)
-            return [a or b for a, b in zip(found, found[n:])] or [False] * n
+            return [a or b for a, b in zip(self._answer(opened, blocks, keys), self._answer(opened, heads, keys))]
 
-        return asked is None or asked.done(), answer
+        return blocks.done() and (heads is None or heads.done()), answer
+
+    def _ask(self, opened: Optional[Opened], keys: Sequence[bytes]) -> Optional[Request[List[bool]]]:
+        return self.call(None, lambda o: o.store.exists_post(keys, timeout=o.timeout), opened)
+
+    def _answer(self, opened: Optional[Opened], asked: Optional[Request[List[bool]]],
+                keys: Sequence[bytes]) -> List[bool]:
+        absent = [False] * len(keys)
+        if asked is None:
+            return absent
+        wait = asked.wait
+        return self.call(absent, lambda o: wait(), opened)
 
     def has_values(self, keys: Sequence[bytes]) -> List[bool]:
         """Which keys name a value."""

@@ -14,7 +14,8 @@
 # sglang  SGLang's engine: pages return after a flush
 # disagg  SGLang's transfer classes between processes: bytes, errors, killed ranks (sglang_disagg.py)
 # mooncake  Mooncake's own Python tests over kvcl.compat.mooncake
-# bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm)
+# bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm), and beside a client that stores
+#         nothing: what LMCache itself takes
 # time    128 pages of 1 MiB beside SGLang's file backend, on the same folder
 set -u
 : "${top_srcdir:?}" "${top_builddir:?}" "${PYTHON:=python3}"
@@ -128,12 +129,17 @@ part_check() {
 part_bench() {
   has bench "$E/python" lmcache torch || return
   for round in 1 2 3; do
-    for who in kvcl fs_native; do
+    for who in kvcl fs_native nothing; do
       rm -rf "$shm/fs" && mkdir "$shm/fs"
-      spec=$(plugin '{"pool":"192M","block":"256K"}')
-      [ $who = kvcl ] || spec="{\"type\":\"fs_native\",\"base_path\":\"$shm/fs\"}"
-      "$E/lmcache" bench l2 --l2-adapter "$spec" --no-skip-verify --rounds 15 --warmup-rounds 5 \
-        --lookup-max-hit-rate 1.0 >"$tmp/bench.log" 2>&1 || { no "bench: $who"; tail -n 20 "$tmp/bench.log"; return; }
+      verify=--no-skip-verify
+      case $who in
+        kvcl) spec=$(plugin '{"pool":"192M","block":"256K"}') ;;
+        fs_native) spec="{\"type\":\"fs_native\",\"base_path\":\"$shm/fs\"}" ;;
+        *) spec='{"type":"native_plugin","module_path":"lmcache_nothing","class_name":"Client"}' verify=--skip-verify ;;
+      esac
+      PYTHONPATH="$tmp:$here/tests/engines" "$E/lmcache" bench l2 --l2-adapter "$spec" $verify --rounds 15 \
+        --warmup-rounds 5 --lookup-max-hit-rate 1.0 >"$tmp/bench.log" 2>&1 ||
+        { no "bench: $who"; tail -n 20 "$tmp/bench.log"; return; }
       grep 'p50 (ms)' "$tmp/bench.log" | awk -v who=$who '
         {ms[NR] = $NF} END {printf "%-9s store %s ms, lookup %s ms, load %s ms (p50 of 32 keys of 256 KiB)\n", who,
                             ms[1], ms[2], ms[3]}'
