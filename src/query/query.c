@@ -5,6 +5,9 @@
 #include "config.h"
 #include "base/error.h"
 #include "core/comm.h"
+#if KVCL_HAVE_NCCL
+#include "nccl/nccl_api.h"
+#endif
 #include "topo/gpudirect.h"
 #include "topo/topo.h"
 #include "weave/bulk.h"
@@ -73,6 +76,16 @@ kvcl_status_t kvcl_query_settings(kvcl_setting_cb_t cb, void *arg)
     return status;
 }
 
+static kvcl_status_t give_text(const char *text, char *buf, size_t cap, size_t *len_p)
+{
+    *len_p = strlen(text) + 1;
+    if (*len_p > cap) {
+        return kvcl_fail(KVCL_ERR_TRUNCATED, "the answer needs %zu bytes", *len_p);
+    }
+    memcpy(buf, text, *len_p);
+    return KVCL_OK;
+}
+
 kvcl_status_t kvcl_query_gpudirect(char *buf, size_t cap, size_t *len_p)
 {
     char version[32], text[256];
@@ -82,12 +95,36 @@ kvcl_status_t kvcl_query_gpudirect(char *buf, size_t cap, size_t *len_p)
     }
     kvcl_ucx_version(version, sizeof(version));
     (void)kvcl_gpudirect("", version, text, sizeof(text));
-    *len_p = strlen(text) + 1;
-    if (*len_p > cap) {
-        return kvcl_fail(KVCL_ERR_TRUNCATED, "the answer needs %zu bytes", *len_p);
+    return give_text(text, buf, cap, len_p);
+}
+
+#if KVCL_HAVE_NCCL
+static void nccl_text(char *text, size_t cap)
+{
+    const kvcl_nccl_lib_t *lib = kvcl_nccl_lib();
+
+    if (lib == NULL) {
+        snprintf(text, cap, "no: %s", kvcl_last_error());
+    } else {
+        snprintf(text, cap, "%d.%d.%d", lib->code / 10000, (lib->code / 100) % 100, lib->code % 100);
     }
-    memcpy(buf, text, *len_p);
-    return KVCL_OK;
+}
+#else
+static void nccl_text(char *text, size_t cap)
+{
+    snprintf(text, cap, "no: built without NCCL (--without-nccl or --without-cuda)");
+}
+#endif
+
+kvcl_status_t kvcl_query_nccl(char *buf, size_t cap, size_t *len_p)
+{
+    char text[KVCL_ERROR_MAX];
+
+    if ((len_p == NULL) || ((buf == NULL) && (cap != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_query_nccl: NULL argument");
+    }
+    nccl_text(text, sizeof(text));
+    return give_text(text, buf, cap, len_p);
 }
 
 kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p)

@@ -122,6 +122,7 @@ START_TEST(queries_refuse)
     REFUSED(INVALID_PARAM, "kvcl_query_copy", kvcl_query_copy((char *)out.bytes, 64, NULL));
     REFUSED(INVALID_PARAM, "kvcl_query_copy", kvcl_query_copy(NULL, 64, &out.n));
     REFUSED(INVALID_PARAM, "kvcl_query_gpudirect", kvcl_query_gpudirect(NULL, 64, &out.n));
+    REFUSED(INVALID_PARAM, "kvcl_query_nccl", kvcl_query_nccl(NULL, 64, &out.n));
     REFUSED(INVALID_PARAM, "kvcl_query_topology", kvcl_query_topology((char *)out.bytes, 64, NULL));
     REFUSED(INVALID_PARAM, "kvcl_query_topology", kvcl_query_topology(NULL, 64, &out.n));
     REFUSED(INVALID_PARAM, "buf", kvcl_query_path(world, 0, NULL, 64));

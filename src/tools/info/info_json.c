@@ -207,12 +207,12 @@ static bool put_security(const job_t *job, json_out_t *json)
     return good;
 }
 
-static bool put_gpudirect(const job_t *job, json_out_t *json)
+static bool put_line(const job_t *job, json_out_t *json, const char *title, const char *name, info_query_t query)
 {
-    char *text = info_text(job, "GPUDirect", kvcl_query_gpudirect);
+    char *text = info_text(job, title, query);
 
     if (text != NULL) {
-        json_string(json, "gpudirect", text);
+        json_string(json, name, text);
     }
     free(text);
     return text != NULL;
@@ -225,7 +225,7 @@ static bool put_paths(const job_t *job, json_out_t *json)
     if (job->rank != 0) {
         return info_paths(job, NULL, NULL);
     }
-    good = put_gpudirect(job, json);
+    good = put_line(job, json, "GPUDirect", "gpudirect", kvcl_query_gpudirect);
     json_open(json, "paths", '[');
     good = info_paths(job, put_path, json) && good;
     json_close(json, ']');
@@ -249,6 +249,7 @@ bool info_json(const job_t *job, const info_options_t *opt, bool joined)
     }
     if (opt->colls) {
         good = put_colls(job, &json) && good;
+        good = put_line(job, &json, "NCCL", "nccl", kvcl_query_nccl) && good;
     }
     if (opt->topology) {
         good = put_topology(job, &json) && good;

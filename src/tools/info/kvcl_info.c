@@ -86,12 +86,12 @@ static bool print_text(const job_t *job, const char *title, info_query_t query)
     return true;
 }
 
-static bool print_gpudirect(const job_t *job)
+static bool print_line(const job_t *job, const char *title, info_query_t query)
 {
-    char *text = info_text(job, "GPUDirect", kvcl_query_gpudirect);
+    char *text = info_text(job, title, query);
 
     if (text != NULL) {
-        printf("GPUDirect: %s\n", text);
+        printf("%s: %s\n", title, text);
     }
     free(text);
     return text != NULL;
@@ -125,6 +125,7 @@ static bool print_local(const job_t *job, const info_options_t *opt)
     }
     if (opt->colls) {
         good = print_text(job, "collectives", kvcl_query_colls) && good;
+        good = print_line(job, "NCCL", kvcl_query_nccl) && good;
     }
     if (opt->topology) {
         good = print_text(job, "topology", kvcl_query_topology) && good;
@@ -149,7 +150,7 @@ static bool print_all(const job_t *job, const info_options_t *opt, bool joined)
         }
     }
     if (joined && opt->paths && (job->rank == 0)) {
-        good = print_gpudirect(job) && good;
+        good = print_line(job, "GPUDirect", kvcl_query_gpudirect) && good;
         printf("paths between %d ranks\n", job->size);
     }
     return (!joined || !opt->paths || info_paths(job, print_path, NULL)) && good;
