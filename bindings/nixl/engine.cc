@@ -100,13 +100,23 @@ nixl_status_t Engine::loadRemoteConnInfo(const std::string &remote_agent, const 
     return peers_.load(remote_agent, text);
 }
 
-/* Loading has connected already; an agent connects to itself here. */
+/* Loading has begun to connect: whoever asks for a connection waits for it. An agent connects to itself here. */
 nixl_status_t Engine::connect(const std::string &remote_agent)
 {
     if (remote_agent == localAgent) {
         return peers_.load(localAgent, context_->address());
     }
-    return (peer(remote_agent) != nullptr) ? NIXL_SUCCESS : NIXL_ERR_NOT_FOUND;
+    const std::shared_ptr<Peer> other = peer(remote_agent);
+
+    if (other == nullptr) {
+        return NIXL_ERR_NOT_FOUND;
+    }
+    const kvcl_status_t status = other->wait();
+
+    if (status != KVCL_OK) {
+        report(localAgent, other->why());
+    }
+    return to_nixl(status);
 }
 
 nixl_status_t Engine::disconnect(const std::string &remote_agent)

@@ -56,22 +56,44 @@ nixl_status_t describe_memory(const Context &context, const LocalMemory &memory,
     return NIXL_SUCCESS;
 }
 
+kvcl_status_t Window::open(std::string &why)
+{
+    const std::lock_guard<std::mutex> guard(mutex_);
+    kvcl_rmem_h                       rmem = nullptr;
+
+    if (rmem_ != nullptr) {
+        return KVCL_OK;
+    }
+    const kvcl_status_t status = kvcl_rmem_import(peer_->comm(), 0, text_.data(), text_.size(), &rmem);
+
+    why = "memory of agent " + quoted(peer_->name()) + ", " + range(base_, len_) + ": ";
+    if (status != KVCL_OK) {
+        why += kvcl_last_error();
+        return status;
+    }
+    if (kvcl_rmem_len(rmem) != len_) {
+        why += "its description is of " + std::to_string(kvcl_rmem_len(rmem)) +
+               " bytes: the metadata are those of other memory, or were changed";
+        kvcl_rmem_free(rmem);
+        return KVCL_ERR_PROTOCOL;
+    }
+    rmem_ = rmem;
+    return KVCL_OK;
+}
+
 nixl_status_t import_memory(const std::shared_ptr<Peer> &peer, const std::string &text, uintptr_t base, size_t len,
                             nixlBackendMD *&out)
 {
-    const std::string   what   = "memory of agent " + quoted(peer->name()) + ", " + range(base, len);
-    kvcl_rmem_h         rmem   = nullptr;
-    const kvcl_status_t status = kvcl_rmem_import(peer->comm(), 0, text.data(), text.size(), &rmem);
+    auto          window = std::make_shared<Window>(peer, base, len, text);
+    kvcl_status_t status = peer->state();
+    std::string   why    = (status < 0) ? peer->why() : std::string();
 
-    if (status != KVCL_OK) {
-        return report_failure(peer->context().agent(), what, status);
+    if (status == KVCL_OK) {
+        status = window->open(why);
     }
-    auto window = std::make_shared<Window>(peer, base, rmem);
-
-    if (kvcl_rmem_len(rmem) != len) {
-        report(peer->context().agent(), what + ": its description is of " + std::to_string(kvcl_rmem_len(rmem)) +
-                                            " bytes: the metadata are those of other memory, or were changed");
-        return NIXL_ERR_MISMATCH;
+    if (status < 0) {
+        report(peer->context().agent(), why);
+        return to_nixl(status);
     }
     out = new RemoteMemory(std::move(window));
     return NIXL_SUCCESS;

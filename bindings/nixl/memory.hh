@@ -29,15 +29,18 @@ private:
     const kvcl_mem_h                     mem_;
 };
 
-/* Imported from a peer; freed with its last holder. */
+/* Memory of a peer: its description, imported once the peer is connected; freed with its last holder. */
 class Window {
 public:
-    Window(std::shared_ptr<Peer> peer, uintptr_t base, kvcl_rmem_h rmem)
-        : peer_(std::move(peer)), base_(base), rmem_(rmem) {}
+    Window(std::shared_ptr<Peer> peer, uintptr_t base, size_t len, std::string text)
+        : peer_(std::move(peer)), base_(base), len_(len), text_(std::move(text)) {}
     ~Window() { kvcl_rmem_free(rmem_); }
     Window(const Window &)            = delete;
     Window &operator=(const Window &) = delete;
 
+    /** Import it, unless that is done. The peer is connected. Any thread. why: the sentence of a failure. */
+    kvcl_status_t open(std::string &why);
+    /** After open(). */
     kvcl_rmem_h rmem() const { return rmem_; }
     /** Its first byte, as its owner counts. */
     uintptr_t base() const { return base_; }
@@ -45,7 +48,10 @@ public:
 private:
     const std::shared_ptr<Peer> peer_; /* outlives rmem */
     const uintptr_t             base_;
-    const kvcl_rmem_h           rmem_;
+    const size_t                len_;
+    const std::string           text_; /* hostile until imported */
+    std::mutex                  mutex_;
+    std::atomic<kvcl_rmem_h>    rmem_ = nullptr;
 };
 
 struct LocalMemory : public nixlBackendMD {
@@ -64,7 +70,8 @@ nixl_status_t register_memory(const std::shared_ptr<const Context> &context, con
 /** What peers import. */
 nixl_status_t describe_memory(const Context &context, const LocalMemory &memory, std::string &text);
 
-/** text: of the owner's describe_memory(), hostile until imported; base, len: its place there, as its metadata say. */
+/** text: of the owner's describe_memory(), hostile until imported; base, len: its place there, as its metadata say. Where
+ * the peer is not connected yet, the first transfer imports it, and fails where the text is wrong. */
 nixl_status_t import_memory(const std::shared_ptr<Peer> &peer, const std::string &text, uintptr_t base, size_t len,
                             nixlBackendMD *&out);
 

@@ -16,7 +16,7 @@ struct Options {
     std::string secret_file;        /* the file that all agents share; "": KVCL_SECRET_FILE, else the user's own */
     std::string path;               /* as KVCL_PATH; "": KVCL_PATH */
     uint64_t    timeout_ns = 0;     /* of a transfer or a notification; 0: KVCL_TIMEOUT */
-    uint64_t    connect_ns = 5000000000;    /* for a peer's answer when its metadata is loaded */
+    uint64_t    connect_ns = 5000000000;    /* for a peer's answer once its metadata is loaded */
 };
 
 /** Every option with "". */

@@ -53,12 +53,12 @@ nixl_status_t Transfer::prepare(const nixl_meta_dlist_t &local, const nixl_meta_
     return NIXL_SUCCESS;
 }
 
-/* The first failure counts; kvcl_last_error() has its sentence. */
-void Transfer::fail(kvcl_status_t status)
+/* The first failure counts. */
+void Transfer::fail(kvcl_status_t status, std::string why)
 {
     if (status_ == KVCL_OK) {
         status_ = status;
-        why_    = kvcl_last_error();
+        why_    = std::move(why);
         cancel();
     }
 }
@@ -81,7 +81,7 @@ bool Transfer::post_group(const Group &group, const kvcl_xfer_params_t &params)
             call(group.remote->rmem(), &group.pieces[at], n, group.local->mem(), &params, &req);
 
         if (status != KVCL_OK) {
-            fail(status);
+            fail(status, kvcl_last_error());
             return false;
         }
         running_.push_back(req);
@@ -101,12 +101,23 @@ bool Transfer::post_parts()
         const kvcl_status_t status = kvcl_notify(peer_->comm(), 0, part.data(), part.size(), &params, &req);
 
         if (status != KVCL_OK) {
-            fail(status);
+            fail(status, kvcl_last_error());
             return false;
         }
         running_.push_back(req);
     }
     return true;
+}
+
+bool Transfer::open(const Group &group)
+{
+    std::string         why;
+    const kvcl_status_t status = group.remote->open(why);
+
+    if (status != KVCL_OK) {
+        fail(status, std::move(why));
+    }
+    return status == KVCL_OK;
 }
 
 /* Post the data, with its notification if that fits. */
@@ -124,14 +135,27 @@ bool Transfer::move()
         params.notify_bytes = part.size();
     }
     return std::all_of(groups_.begin(), groups_.end(),
-                       [&](const Group &group) { return post_group(group, params); });
+                       [&](const Group &group) { return open(group) && post_group(group, params); });
+}
+
+/* Post it if the peer is connected, or fail if it will not be. */
+void Transfer::begin()
+{
+    const kvcl_status_t peer = peer_->state();
+
+    begun_ = (peer != KVCL_INPROGRESS);
+    if (peer == KVCL_OK) {
+        (void)move(); /* check() returns the failure */
+    } else if (begun_) {
+        fail(peer, peer_->why());
+    }
 }
 
 nixl_status_t Transfer::post(std::vector<std::string> parts)
 {
     parts_  = std::move(parts);
     status_ = KVCL_OK;
-    (void)move(); /* check() returns the failure */
+    begun_  = false;
     return check();
 }
 
@@ -147,14 +171,20 @@ void Transfer::collect()
         }
         running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
         if (status < 0) {
-            fail(status);
+            fail(status, kvcl_last_error());
         }
     }
 }
 
 nixl_status_t Transfer::check()
 {
+    if (!begun_) {
+        begin();
+    }
     collect();
+    if (!begun_) {
+        return NIXL_IN_PROG;
+    }
     if (running_.empty() && (status_ == KVCL_OK) && !parts_.empty()) {
         (void)post_parts();
         collect();
@@ -175,6 +205,7 @@ bool Transfer::stop()
     using clock = std::chrono::steady_clock;
     const auto until = clock::now() + std::chrono::seconds(1);
 
+    begun_ = true;
     cancel();
     while (!running_.empty()) {
         const auto          left   = std::chrono::duration_cast<std::chrono::nanoseconds>(until - clock::now()).count();

@@ -5,6 +5,8 @@
  * The notification of a transfer of one group travels with it (params.notify). That of several groups, or one that
  * needs several parts, is sent when all data has arrived, inside the check that sees it.
  *
+ * With a peer that is not connected yet it begins in the check that finds it connected, so nothing waits.
+ *
  * One thread at a time, as NIXL demands.
  */
 #ifndef KVCL_NIXL_TRANSFER_HH
@@ -41,8 +43,10 @@ private:
     Group &group_of(const LocalMemory &local, const RemoteMemory &remote);
     bool   post_group(const Group &group, const kvcl_xfer_params_t &params);
     bool   post_parts();
+    bool   open(const Group &group);
     bool   move();
-    void   fail(kvcl_status_t status);
+    void   begin();
+    void   fail(kvcl_status_t status, std::string why);
     void   cancel();
     void   collect();
 
@@ -51,6 +55,7 @@ private:
     std::vector<Group>          groups_;
     std::vector<std::string>    parts_;   /* of the notification that is to follow the data */
     std::vector<kvcl_req_h>     running_;
+    bool                        begun_  = true;    /* false: posted, and the peer is not connected yet */
     kvcl_status_t               status_ = KVCL_OK; /* the first failure */
     std::string                 why_;
 };

@@ -143,14 +143,18 @@ def comes_and_goes(me, other):
     me.load(bytes.fromhex(text))
 
 
-def loads(agent, data):
-    """Whether metadata are accepted; they are dropped again."""
+def loads(agent, data, places, region=0):
+    """Whether metadata lead to memory: the first transfer finds out at the latest. They are dropped again."""
     try:
         name = agent.load(bytes(data))
     except Exception:
         return False
-    agent.nixl.remove_remote_agent(name)
-    return True
+    state = agent.move("READ", [(region, 0, 1000)], name, places, [(region, 0, 1000)])
+    try:
+        agent.nixl.remove_remote_agent(name)
+    except Exception:
+        pass  # NIXL drops those of an agent that is not reached
+    return state == "DONE"
 
 
 def changed_metadata(other):
@@ -165,21 +169,23 @@ def changed_metadata(other):
         bad = bytearray(data)
         at = dice.randrange(start, end)
         bad[at] = dice.choice([bad[at] ^ (1 << dice.randrange(8)), 0, 255, dice.randrange(256)])
-        outcome[loads(me, bad)] += 1
+        outcome[loads(me, bad, places)] += 1
     check("changed addresses do no harm, most are refused", outcome[False] > outcome[True], outcome)
     outcome = {True: 0, False: 0}
     for _ in range(100):
         bad = bytearray(data)
-        place = dice.choice(places)
-        head = data.index(struct.pack("<QQQ", *place, 0))
+        region = dice.randrange(len(places))
+        head = data.index(struct.pack("<QQQ", *places[region], 0))
         n = struct.unpack("<Q", data[head - 8:head])[0] - 24
         bad[head + 24 + dice.randrange(n)] ^= 1 << dice.randrange(8)
-        outcome[loads(me, bad)] += 1
+        outcome[loads(me, bad, places, region)] += 1
     check("every changed description of memory is refused", outcome[True] == 0, outcome)
     bad = bytearray(data)
     head = data.index(struct.pack("<QQQ", *places[0], 0))
     bad[head + 8:head + 16] = struct.pack("<Q", 1 << 40)
-    check("memory that claims to be longer is refused", not loads(me, bad))
+    longer = [(places[0][0], 1 << 40), *places[1:]]
+    check("memory that claims to be longer is refused", not loads(me, bad, longer))
+    check("the same metadata unchanged are good", loads(me, data, places))
 
 
 def revoked(me, other, places):
@@ -188,12 +194,18 @@ def revoked(me, other, places):
     check("memory that its agent has deregistered is not read", state != "DONE", state)
 
 
+def stop(other):
+    """All its threads have stopped on return."""
+    os.kill(other.process.pid, signal.SIGSTOP)
+    os.waitpid(other.process.pid, os.WUNTRACED)
+
+
 def stopped(me):
     other = Other("stopped")
     places = meet(me, other)
     one = [(0, 0, 65536)]
     check("before the stop it answers", me.move("READ", one, other.name, places, one, b"1") == "DONE")
-    os.kill(other.process.pid, signal.SIGSTOP)
+    stop(other)
     began = time.monotonic()
     state = me.move("READ", one, other.name, places, one, b"2")
     check("a transfer with an agent that has stopped ends by its deadline", state not in ("DONE", "PROC"), state)
@@ -204,6 +216,38 @@ def stopped(me):
     state = me.move("READ", one, other.name, places, one, b"4")
     check("when it goes on it answers again", state == "DONE", state)
     check("and has what was sent to it", b"4".hex() in other("notifs", me.name, 4, 5))
+    other.end()
+
+
+def silent(me):
+    """Loading waits for nobody; what is begun meanwhile goes out when the agent answers, or fails when it does not."""
+    patient, hasty = Agent("patient", {"connect_timeout": "300"}), Agent("hasty", {"connect_timeout": "0.3"})
+    other = Other("silent")
+    text, places = other("metadata")
+    one = [(0, 0, 65536)]
+    stop(other)
+    began = time.monotonic()
+    patient.load(bytes.fromhex(text))
+    handle, state = patient.begin("WRITE", one, other.name, places, one, b"begun")
+    left, other_state = patient.begin("WRITE", one, other.name, places, one, b"left")
+    patient.nixl.release_xfer_handle(left)
+    patient.nixl.send_notif(other.name, b"told")
+    took = time.monotonic() - began
+    check("nobody waits for a silent agent", (state, other_state) == ("PROC", "PROC") and took < 150, (state, took))
+    hasty.load(bytes.fromhex(text))
+    ended = hasty.move("READ", one, other.name, places, one)
+    check("a transfer ends when the agent has not answered in time", ended not in ("DONE", "PROC"), ended)
+    check("while it is silent the other goes on", patient.nixl.check_xfer_state(handle) == "PROC")
+    fill(patient, 21)
+    os.kill(other.process.pid, signal.SIGCONT)
+    state = patient.finish(handle, "PROC")
+    check("it ends when the agent answers", state == "DONE", state)
+    check("its bytes are in place", theirs_of(other, one) == mine_of(patient, one))
+    got = other("notifs", patient.name, 2)
+    check("and all that was told", sorted(got) == sorted([b"begun".hex(), b"told".hex()]), got)
+    other("load", me.nixl.get_agent_metadata().hex())
+    other("tell", me.name, b"at once".hex())
+    check("a notification right after loading arrives", me.notifs(other.name, 1) == [b"at once"])
     other.end()
 
 
@@ -235,8 +279,10 @@ def refused(me):
             file.write(os.urandom(32))
         with open(os.path.join(folder, "err"), "w+", encoding="utf-8", errors="replace") as err:
             other = Other("stranger", {"secret_file": path}, stderr=err)
-            answer = other("load", me.nixl.get_agent_metadata().hex())
-            check("an agent with another secret is not connected", answer != me.name, answer)
+            other("load", me.nixl.get_agent_metadata().hex())
+            one = [(0, 0, 4096)]
+            state = other("move", "READ", one, me.name, me.places, one)
+            check("an agent with another secret is not connected", state not in ("DONE", "PROC"), state)
             other.end()
             err.seek(0)
             lines = err.read()
@@ -267,6 +313,7 @@ def main():
     revoked(me, other, places)
     check("the other ends well", other.end() == 0)
     stopped(me)
+    silent(me)
     killed(me)
     refused(me)
     print(f"{checks.count(True)} passed, {checks.count(False)} failed, 0 skipped", flush=True)
