@@ -110,14 +110,32 @@ def test_memory_that_comes_and_goes(sides):
     assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[1], 10) == 0
 
 
-def test_memory_that_is_registered_anew_is_found_after_a_failure(sides):
+def written(engine, how, name, here, there):
+    """Write by the calls that wait, or by those that do not: 0, or -1."""
+    if how == "waits":
+        return engine.transfer_sync_write(name, here, there, BYTES)
+    batch = engine.batch_transfer_async_write(name, [here], [there], [BYTES])
+    if batch == 0:
+        return -1
+    if how == "asked at the end":
+        return engine.get_batch_transfer_status([batch])
+    until = time.monotonic() + 60
+    while (state := engine.transfer_check_status(batch)) == 0:
+        assert time.monotonic() < until
+    return 0 if state == 1 else -1
+
+
+@pytest.mark.parametrize("how", ["waits", "asked at the end", "polled"])
+def test_memory_that_is_registered_anew_is_found_after_a_failure(sides, how):
     a, b = sides
-    assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[0], BYTES) == 0
+    assert written(a.engine, how, b.name, a.bases[0], b.bases[0]) == 0
     assert b.engine.unregister_memory(b.bases[0]) == 0 and b.engine.register_memory(b.bases[0], BYTES) == 0
     ctypes.memset(b.bases[0], 0, BYTES)
-    assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[0], BYTES) == -1  # what it knew is stale
-    assert a.engine.transfer_sync_write(b.name, a.bases[0], b.bases[0], BYTES) == 0
+    assert written(a.engine, how, b.name, a.bases[0], b.bases[0]) == -1  # what it knew is stale
+    assert b.bytes(0, 0, BYTES) == bytes(BYTES)
+    assert written(a.engine, how, b.name, a.bases[0], b.bases[0]) == 0
     assert b.bytes(0, 0, BYTES) == a.bytes(0, 0, BYTES)
+    assert a.engine.transfer_check_status(1234) == -1
 
 
 def test_an_address_of_ipv6(sides):

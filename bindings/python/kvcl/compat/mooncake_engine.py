@@ -147,6 +147,10 @@ class _Peer:
             self.regions = Regions([Region(base, size, self.comm.attach(0, text)) for base, size, text in rows])
             self.first = rows[0][0] if rows else 0
 
+    def doubt(self) -> None:
+        """A transfer has failed: its memory may have been registered anew. The next one asks."""
+        self.regions = Regions()
+
     @property
     def lost(self) -> bool:
         return self.comm.closed or self.comm.rank_state(0) == RankState.FAILED
@@ -165,7 +169,7 @@ class TransferEngine:
         self._peers: Dict[str, _Peer] = {}
         self._meeting: Dict[str, threading.Lock] = {}  # held by who connects to that peer
         self._notes: List[TransferNotify] = []
-        self._batches: Dict[int, Tuple[List[Any], Any]] = {}
+        self._batches: Dict[int, Tuple[List[Any], _Peer]] = {}
         self._last = 0
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
@@ -364,17 +368,17 @@ class TransferEngine:
 
     def transfer_check_status(self, batch_id: int) -> int:
         """1: the batch has ended, and is forgotten; 0: not yet; -1: it has failed."""
-        requests = self._batches.get(batch_id, ([], None))[0]
-        if not all(one.done() for one in requests):
+        batch = self._batches.get(batch_id)
+        if batch is not None and not all(one.done() for one in batch[0]):
             return 0
-        return 1 if requests and self.get_batch_transfer_status([batch_id]) == 0 else -1
+        return 1 if self.get_batch_transfer_status([batch_id]) == 0 else -1
 
     def get_batch_transfer_status(self, batch_ids: Sequence[int]) -> int:
         """Wait for batches: 0, or -1 if one has failed or does not exist."""
         out = 0
         for number in batch_ids:
-            requests, _ = self._batches.pop(number, ([], None))
-            out = min(out, self._wait(requests) if requests else self._failed("batch", f"there is no {number}"))
+            batch = self._batches.pop(number, None)
+            out = min(out, self._failed("batch", f"there is no {number}") if batch is None else self._end(*batch))
         return out
 
     # ---- peers ----
@@ -483,7 +487,7 @@ class TransferEngine:
                 requests.append(move(at, local, from_, n, timeout=self.timeout,
                                      notify=note if len(groups) == 1 else None))
             if note is not None and len(groups) != 1:
-                if self._wait(requests) != 0:
+                if self._end(requests, peer) != 0:
                     return None
                 requests.append(peer.comm.notify(0, note, timeout=self.timeout))
             return requests, peer
@@ -491,28 +495,26 @@ class TransferEngine:
             for request in requests:  # none may move bytes when the caller learns that it has failed
                 with request:
                     pass
+            peer.doubt()
             self._failed(name, error)
             return None
 
-    def _wait(self, requests: Sequence[Any]) -> int:
+    def _end(self, requests: Sequence[Any], peer: _Peer) -> int:
+        """Wait for the parts of a transfer: 0, or -1."""
         out = 0
         for one in requests:
             try:
                 one.wait()
             except KvclError as error:
                 out = self._failed("a transfer", error)
+        if out != 0:
+            peer.doubt()
         return out
 
     def _sync(self, name: str, write: bool, buffers: Sequence[int], theirs: Sequence[int], lengths: Sequence[int],
               notify: Optional[TransferNotify] = None) -> int:
         posted = self._post(name, write, buffers, theirs, lengths, notify)
-        if posted is None:
-            return -1
-        requests, peer = posted
-        done = self._wait(requests)
-        if done != 0:
-            peer.regions = Regions()  # memory that was registered anew is asked for
-        return done
+        return -1 if posted is None else self._end(*posted)
 
     def _begin(self, name: str, write: bool, buffers: Sequence[int], theirs: Sequence[int],
                lengths: Sequence[int]) -> int:
