@@ -9,13 +9,15 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 import torch
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (KVConnectorBase_V1, KVConnectorHandshakeMetadata,
                                                                KVConnectorMetadata, KVConnectorRole,
-                                                               KVConnectorWorkerMetadata, SupportsHMA)
+                                                               KVConnectorTransferResults, KVConnectorWorkerMetadata,
+                                                               SupportsHMA)
 from vllm.logger import init_logger
 
 import kvcl
 
 from . import _fields, _handover, _identity, _options, _pages, _peers, _stats
 from ._handover import Part
+from ._hybrid import Hybrid, name_of
 from ._link import Link
 from ._lookups import Lookups
 from ._plan import Load, Plan, Work
@@ -100,8 +102,9 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             tp_rank = get_tensor_model_parallel_rank()
         self._engine = _identity.engine(vllm_config, kv_cache_config, self._options, tp_rank)
         self._loads, self._saves = transfer.is_kv_consumer, transfer.is_kv_producer
-        self._by_layer = self._options["by_layer"] == "yes"
-        self._may_wait = self._waits_are_safe(vllm_config, role)
+        self._hybrid = bool(self._engine.windows)
+        self._by_layer = self._options["by_layer"] == "yes" and not self._hybrid
+        self._may_wait = self._waits_are_safe(vllm_config, role) and not self._hybrid
         self._layer_of = {name: index for index, name in enumerate(self._engine.layers)}
         secret = _fields.tenant_secret(self._options["tenant_secret_file"])
         self._text = _fields.text(self._engine.fields, self._options["tenant"])
@@ -112,13 +115,14 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         elif role == KVConnectorRole.SCHEDULER:
             self._link = Link(self._options, logger, self._text)
             self._link.start()
-        self._direct = self._options["handover"] == "direct"
+        self._direct = self._options["handover"] == "direct" and not self._hybrid
         self._told_address = False
         saves = self._options["save"] if self._saves and self._options["store"] != "none" else "none"
-        self._plan = Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b"")
+        self._plan = (Hybrid(self._engine.block_size, saves, self._engine.tp, self._engine.windows) if self._hybrid
+                      else Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b""))
         events = vllm_config.kv_events_config
         self._plan.tells = bool(role == KVConnectorRole.SCHEDULER and events and events.enable_kv_cache_events)
-        self._watch = Watch(self._link, self._keys, self._engine.parts)
+        self._watch = Watch(self._link, self._watched, self._engine.parts)
         self._lookups = Lookups(self._link, self._plan, self._keys, self._engine.parts, self._options)
 
     @classmethod
@@ -143,6 +147,11 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
 
     def _keys(self, names: List[bytes]) -> List[bytes]:
         return _fields.keys(self._base, names, range(self._engine.parts))
+
+    def _watched(self, names: List[bytes]) -> List[bytes]:
+        """The keys by which blocks that were told are looked for: of the group with the smallest window, or none."""
+        windows = self._engine.windows
+        return self._keys([name_of(name, windows.index(min(windows))) for name in names] if windows else names)
 
     def shutdown(self) -> None:
         link, self._link = self._link, None
@@ -190,7 +199,9 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         """Whether the step that needs its load waits for it, which saves vLLM several steps. alone: nothing else is
         computed meanwhile."""
         how, size = self._options["load"], tokens * self._engine.token_bytes
-        if not self._may_wait or how == "async" or (self._plan.expects(request) and not self._plan.answers(request)):
+        if not self._may_wait or how == "async":
+            return False
+        if self._plan.expects(request) and not self._plan.answers(request):
             return False
         if how == "auto" and not (alone and size <= self._short):
             return False
@@ -204,7 +215,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if num_external_tokens > 0:
             computed, waits = self._asked[request.request_id]
             self._short -= num_external_tokens * self._engine.token_bytes if waits else 0
-            self._plan.load(request.request_id, computed, num_external_tokens, blocks.get_block_ids()[0], waits)
+            ids = blocks.get_block_ids()
+            self._plan.load(request.request_id, computed, num_external_tokens, ids if self._hybrid else ids[0], waits)
         else:
             self._plan.not_read(request.request_id)
         self._asked.pop(request.request_id, None)
@@ -226,14 +238,13 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         computed.update(zip(cached.req_ids, cached.num_computed_tokens))
         return [(one, before + counts.get(one, 0)) for one, before in computed.items()]
 
-    @staticmethod
-    def _blocks_of(scheduler_output: Any) -> Callable[[str], List[int]]:
-        """The block table of a request; empty if it has none now."""
+    def _blocks_of(self, scheduler_output: Any) -> Callable[[str], Any]:
+        """The block table of a request, with several groups one for each; empty if it has none now."""
         state = getattr(scheduler_output, "kv_connector_block_state", None)
 
-        def blocks_of(request: str) -> List[int]:
+        def blocks_of(request: str) -> Any:
             ids = state.get_block_ids(request) if state is not None else None
-            return list(ids[0]) if ids else []
+            return (ids if self._hybrid else ids[0]) if ids else []
         return blocks_of
 
     @_guarded(lambda: None)
@@ -247,6 +258,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._plan.freed(connector_output.finished_sending or ())
         if connector_output.invalid_block_ids:
             self._hide(self._plan.load_failed(connector_output.invalid_block_ids), connector_output.invalid_block_ids)
+        if isinstance(self._plan, Hybrid):
+            self._plan.loads_failed(connector_output.failed_recving or ())
         self._plan.loaded(connector_output.finished_recving or ())
 
     def _hide(self, requests: List[str], failed: Set[int]) -> None:
@@ -304,6 +317,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if engine.why:
             return
         tensors = [kv_caches[name] for name in engine.layers]
+        memory = {one.data_ptr() for one in tensors}
+        if self._hybrid and any(one.data_ptr() not in memory for one in kv_caches.values()):
+            logger.warning("KVCL: this engine does not share its KV cache: its groups do not have the same memory")
+            return
         shapes = [(tuple(one.shape), tuple(one.stride()), one.element_size()) for one in tensors]
         try:
             pages = _pages.pages(shapes, self._kv_cache_config.num_blocks)
@@ -439,6 +456,15 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         sent, received = self._transfers.finished()
         return sent or None, received or None
 
+    @_guarded(KVConnectorTransferResults)
+    def get_transfer_results(self, finished_req_ids: Set[str]) -> KVConnectorTransferResults:
+        """With several groups vLLM takes the requests whose loads have failed, in place of the blocks."""
+        results = super().get_transfer_results(finished_req_ids)
+        if self._hybrid:
+            received = results.finished_recving
+            results.failed_recving = self._transfers.lost(received) if self._transfers is not None else received
+        return results
+
     @_guarded(lambda: None)
     def build_connector_worker_meta(self) -> Optional[KVConnectorWorkerMetadata]:
         addresses: Dict[int, str] = {}
@@ -455,8 +481,9 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def get_block_ids_with_load_errors(self) -> Set[int]:
         if self._transfers is None:
             lost, self._lost_blocks = self._lost_blocks, set()
-            return lost
-        return self._transfers.failed()
+        else:
+            lost = self._transfers.failed()
+        return set() if self._hybrid else lost
 
     # ---- numbers ----
 

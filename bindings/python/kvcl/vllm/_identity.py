@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import torch
 import vllm
@@ -22,8 +22,9 @@ class Engine:
     tp: int
     tp_rank: int
     by_heads: bool  # a block of the store is one head (_pages.py)
-    layers: List[str]
+    layers: List[str]  # with several groups: of one with the most
     token_bytes: int  # of a rank, over all layers
+    windows: Tuple[int, ...] = ()  # of each group of layers, 0: full attention; (): there is one group, of that
 
     @property
     def parts(self) -> int:
@@ -42,12 +43,16 @@ def _config_hash(model: Any) -> str:
 
 def _unfit(config: Any, groups: Any) -> str:
     parallel = config.parallel_config
-    if len(groups) != 1:
-        return f"the model has {len(groups)} groups of KV caches: this version shares those with one"
-    spec = groups[0].kv_cache_spec
-    kind = type(spec).__name__
-    if kind not in ("FullAttentionSpec", "MLAAttentionSpec"):
-        return f"the model's KV cache is a {kind}: this version shares those of full attention and MLA"
+    specs = [group.kv_cache_spec for group in groups]
+    for spec in specs:
+        kind = type(spec).__name__
+        if kind not in ("FullAttentionSpec", "SlidingWindowSpec") and (len(specs) > 1 or kind != "MLAAttentionSpec"):
+            return (f"the model has {len(specs)} groups of KV caches, of which one is a {kind}: this version shares "
+                    "those of full attention and sliding windows, and of MLA alone")
+        if getattr(spec, "extra_retained_tokens", 0):
+            return "the model drafts tokens by several modules: this version shares no sliding windows then"
+    if len({(spec.block_size, spec.page_size_bytes, getattr(spec, "num_kv_heads", 1)) for spec in specs}) > 1:
+        return "the model's groups of KV caches have different blocks: this version shares those with equal ones"
     for name in ("pipeline", "decode_context", "prefill_context"):
         size = getattr(parallel, f"{name}_parallel_size", 1)
         if size != 1:
@@ -80,7 +85,7 @@ def engine(config: Any, kv_config: Any, options: Any, tp_rank: int) -> Engine:
         "dtype": str(getattr(spec, "dtype", model.dtype)),
         "cache dtype": str(cache.cache_dtype),
         "block size": spec.block_size,
-        "layers": len(groups[0].layer_names),
+        "layers": max(len(group.layer_names) for group in groups),
         "KV heads": heads,
         "page bytes of a head": spec.page_size_bytes // max(1, getattr(spec, "num_kv_heads", 1)),
         "layout": layout,
@@ -90,6 +95,10 @@ def engine(config: Any, kv_config: Any, options: Any, tp_rank: int) -> Engine:
     }
     if not by_heads:
         fields["tensor-parallel size"] = tp
-    layers = list(groups[0].layer_names)
+    windows = tuple(int(getattr(group.kv_cache_spec, "sliding_window", None) or 0) for group in groups)
+    if any(windows) or len(windows) > 1:
+        fields["groups"] = [[window, len(group.layer_names)] for window, group in zip(windows, groups)]
+    layers = max((list(group.layer_names) for group in groups), key=lambda names: len(names))
     return Engine(why, fields, spec.block_size, heads, tp, tp_rank, by_heads, layers,
-                  len(layers) * spec.page_size_bytes // spec.block_size)
+                  len(layers) * spec.page_size_bytes // spec.block_size,
+                  windows if "groups" in fields else ())

@@ -59,7 +59,7 @@ class Lookups:
             return 0
         if found is None and question.call is None and client is not None and now >= question.again:
             _, names = self._plan.wanted(request, tokens, computed)
-            question.call = client.match(self._keys(names))
+            question.call = (client.exists if self._plan.scattered else client.match)(self._keys(names))
             if patience > 0:
                 self._link.wait(question.call, patience)
                 found = self._found(request, question, now)
@@ -82,7 +82,7 @@ class Lookups:
         question.call, question.again = None, now + AGAIN
         if call.error is not None:
             return None if self._plan.expects(request) else 0
-        found = call.result // self._parts
+        found = self._plan.found(question.first, call.result, self._parts)
         if self._plan.expects(request) and found < question.names:
             return None
         question.call = call  # the answer stays

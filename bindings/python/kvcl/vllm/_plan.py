@@ -117,6 +117,8 @@ class Plan:
         self._entries: Dict[str, Entry] = {}
         self._loads: List[Load] = []
 
+    scattered = False  # whether names that follow a missing one may be of use
+
     def __contains__(self, request: str) -> bool:
         return request in self._entries
 
@@ -184,6 +186,11 @@ class Plan:
         if entry is not None and entry.source is not None:
             self._unread.append(entry.source)
             entry.source, entry.expected = None, 0
+
+    def found(self, first: int, answer: Any, parts: int) -> int:
+        """How many of the names of wanted(), from its first block on, the store has. answer: Lookups.ask's; parts: of
+        each name."""
+        return int(answer) // parts
 
     def give_up(self, request: str) -> None:
         """The handover has failed: the request is one as any other."""
@@ -258,12 +265,17 @@ class Plan:
                 work.leases += self._lease(request, entry, blocks)
             if self._save == "none":
                 continue
-            due = self._due(entry, min(computed, len(blocks) * self.size))
+            due = self._due(entry, computed, blocks)
             if due:
-                work.saves.append(Save(request, [name for name, _ in due], [blocks[index] for _, index in due],
-                                       self._tell(entry, [index for _, index in due])))
+                indices = [index for _, index, _ in due]
+                work.saves.append(Save(request, [name for name, _, _ in due], [block for _, _, block in due],
+                                       self._tell(entry, indices)))
                 entry.saving += self._workers
+                self._saving(request, computed, indices)
         return work
+
+    def _saving(self, request: str, computed: int, indices: List[int]) -> None:
+        """A save of these blocks begins in this step."""
 
     def _may_save(self, entry: Entry, computed: int) -> bool:
         """Whether it is worth asking for the block table, which a step of a decode seldom is."""
@@ -283,18 +295,20 @@ class Plan:
         self._leased[request] = entry.slot
         return [Lease(request, entry.slot, self._name(entry, entry.blocks))]
 
-    def _due(self, entry: Entry, computed: int) -> List[Tuple[bytes, int]]:
+    def _due(self, entry: Entry, computed: int, blocks: Sequence[int]) -> List[Tuple[bytes, int, int]]:
+        """What to save after the step: names, numbers in the request, and vLLM's blocks."""
+        computed = min(computed, len(blocks) * self.size)
         end = min(computed // self.size, len(entry.hashes))
         if self._save == "prompt":
             end = min(end, entry.prompt // self.size)
         due = []
         for index in range(entry.saved, end):
             if entry.skip is None or not entry.skip[0] <= index < entry.skip[1]:
-                due.append((entry.hashes[index], index))
+                due.append((entry.hashes[index], index, blocks[index]))
         entry.saved = max(entry.saved, end)
         last = entry.prompt // self.size
         if entry.prefill and not entry.part_saved and computed >= entry.prompt and entry.prompt % self.size != 0:
-            due.append((part_name(entry.handover, last), last))
+            due.append((part_name(entry.handover, last), last, blocks[last]))
             entry.part_saved = True
         return due
 
@@ -307,8 +321,8 @@ class Plan:
         runs: List[Stored] = []
         tokens, last = entry.owner.all_token_ids, -2
         for index in indices:
-            if index >= len(entry.hashes):
-                continue
+            if index >= len(entry.hashes) or index == last:
+                continue  # the partial one, or the same of another group
             if index != last + 1:
                 runs.append(Stored([], entry.hashes[index - 1] if index > 0 else None, [], entry.owner))
             runs[-1].names.append(entry.hashes[index])

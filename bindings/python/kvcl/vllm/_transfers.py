@@ -55,6 +55,7 @@ class Transfers:
         self._done: Dict[str, int] = {}  # saves that have ended
         self._told: Dict[int, bool] = {}  # their numbers, and whether the store has all of their blocks
         self._received: Set[str] = set()
+        self._lost: Set[str] = set()     # of these, those of which a block has failed
         self._failed: Set[int] = set()
         self._full_told = False
         self.counts: Dict[str, float] = dict.fromkeys(COUNTS, 0)
@@ -178,6 +179,7 @@ class Transfers:
         self._failed |= bad
         if not move.waited:
             self._received.add(move.request)
+            self._lost |= {move.request} if bad else set()
         self.counts["failed_blocks"] += len(bad)
         self.counts["loaded_blocks"] += len(move.blocks) - len(bad)
         if self.cache is not None:
@@ -261,6 +263,12 @@ class Transfers:
         """Blocks whose load has failed, since the last call."""
         failed, self._failed = self._failed, set()
         return failed
+
+    def lost(self, received: Set[str]) -> Set[str]:
+        """Of requests that finished() has named, those of which a block was not loaded."""
+        lost = self._lost & received
+        self._lost -= lost
+        return lost
 
     def wait_saves(self, requests: Optional[Set[str]] = None) -> None:
         """Between steps: wait until the saves of these requests (None: all) have ended. Blocks, by their deadlines."""

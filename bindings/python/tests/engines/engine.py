@@ -64,7 +64,7 @@ class Lines:
         return [line for line in self.lines if text in line]
 
 
-def start(options=None, role="kv_both", **settings):
+def start(options=None, role="kv_both", model="model", **settings):
     """An LLM; options: of the connector, None: without it."""
     from vllm import LLM
     from vllm.config import KVTransferConfig
@@ -72,7 +72,7 @@ def start(options=None, role="kv_both", **settings):
         settings["kv_transfer_config"] = KVTransferConfig(
             kv_connector="KVCLConnector", kv_connector_module_path="kvcl.vllm", kv_role=role,
             kv_connector_extra_config=options)
-    return LLM("model", max_model_len=2048, enforce_eager=True, disable_log_stats=False, **settings)
+    return LLM(model, max_model_len=2048, enforce_eager=True, disable_log_stats=False, **settings)
 
 
 def generate(llm, prompts=None, tokens=16, params=None):

@@ -11,17 +11,17 @@ import engine
 from engine import HITS, check, generate
 
 
-def poison(store, names):
+def poison(store, names, part=engine.PART):
     """Replace the blocks of these keys by noise, as no engine can. It has no NaN: vLLM's attention multiplies what a
     block had before it was given to a request by 0."""
     import kvcl
     rand = random.Random(7)
     high = (0x3e, 0x3f, 0xbe, 0xbf)
-    noise = b"".join(bytes((rand.randrange(256), rand.choice(high))) for _ in range(engine.PART // 2))
+    noise = b"".join(bytes((rand.randrange(256), rand.choice(high))) for _ in range(part // 2))
     with kvcl.Context(boot="self") as context:
-        client = kvcl.StoreClient(context, block_bytes=engine.PART)
+        client = kvcl.StoreClient(context, block_bytes=part)
         client.connect(store.file)
-        cache = context.cache("noise", kvcl.Layout.bytes(1, engine.PART))
+        cache = context.cache("noise", kvcl.Layout.bytes(1, part))
         cache.write(0, noise)
         there = [name for name, has in zip(names, client.wait(client.exists(names))) if has]
         client.wait(client.remove(there))
