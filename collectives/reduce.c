@@ -6,65 +6,37 @@
 
 #include "collectives/reduce.h"
 
+#include "base/bf16.h"
+
 #include <string.h>
 
 enum { WIDTH = 64 };
 
 /* ---- 16-bit floats ---- */
 
-static inline float float_of(uint32_t bits)
-{
-    float x;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-static inline uint32_t bits_of(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
 /* The exponent is rebased by a multiplication, which is exact for subnormal numbers too. Comparisons are of integers:
  * those of floats may trap, and are not made vectors. */
 static inline float f16_in(uint16_t h)
 {
     const uint32_t large = (uint32_t)0 - ((h & 0x7fff) >= 0x7c00); /* infinity or NaN */
-    const float    x     = float_of((uint32_t)(h & 0x7fff) << 13) * 0x1p112f;
+    const float    x     = kvcl_f32_of((uint32_t)(h & 0x7fff) << 13) * 0x1p112f;
 
-    return float_of(bits_of(x) | (large & UINT32_C(0x7f800000)) | ((uint32_t)(h & 0x8000) << 16));
+    return kvcl_f32_of(kvcl_f32_bits(x) | (large & UINT32_C(0x7f800000)) | ((uint32_t)(h & 0x8000) << 16));
 }
 
 /* Three cases: too large or NaN; subnormal, which an addition rounds; the others, rounded by integers. */
 static inline uint16_t f16_out(float x)
 {
     const uint32_t half  = UINT32_C(126) << 23; /* 0.5: its last bit is that of a subnormal f16 */
-    const uint32_t sign  = bits_of(x) & UINT32_C(0x80000000);
-    const uint32_t bits  = bits_of(x) ^ sign;
+    const uint32_t sign  = kvcl_f32_bits(x) & UINT32_C(0x80000000);
+    const uint32_t bits  = kvcl_f32_bits(x) ^ sign;
     const uint32_t large = 0x7c00 | ((uint32_t)(bits > UINT32_C(0x7f800000)) << 9);
-    const uint32_t small = bits_of(float_of(bits) + float_of(half)) - half;
+    const uint32_t small = kvcl_f32_bits(kvcl_f32_of(bits) + kvcl_f32_of(half)) - half;
     const uint32_t other = (bits - (UINT32_C(112) << 23) + 0xfff + ((bits >> 13) & 1)) >> 13;
     const uint32_t over  = (uint32_t)0 - (bits >= (UINT32_C(143) << 23));
     const uint32_t under = (uint32_t)0 - (bits < (UINT32_C(113) << 23));
 
     return (uint16_t)((large & over) | (small & under) | (other & ~(over | under)) | (sign >> 16));
-}
-
-static inline float bf16_in(uint16_t h)
-{
-    return float_of((uint32_t)h << 16);
-}
-
-static inline uint16_t bf16_out(float x)
-{
-    const uint32_t bits = bits_of(x);
-
-    return (uint16_t)(((bits & UINT32_C(0x7fffffff)) > UINT32_C(0x7f800000))
-                          ? ((bits >> 16) | 0x40)
-                          : ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16));
 }
 
 /* ---- one function for each type and operation ---- */
@@ -127,7 +99,7 @@ enum { OPS = KVCL_REDUCE_XOR + 1, DTYPES = KVCL_DTYPE_F64 + 1 };
     INTEGERS(_s##_u64, _target, uint64_t, uint64_t)                                                                   \
     INTEGERS(_s##_i64, _target, int64_t, uint64_t)                                                                    \
     FLOATS(_s##_f16, _target, uint16_t, float, f16_in, f16_out)                                                       \
-    FLOATS(_s##_bf16, _target, uint16_t, float, bf16_in, bf16_out)                                                    \
+    FLOATS(_s##_bf16, _target, uint16_t, float, kvcl_bf16_in, kvcl_bf16_out)                                          \
     FLOATS(_s##_f32, _target, float, float, , )                                                                       \
     FLOATS(_s##_f64, _target, double, double, , )                                                                     \
     static const kvcl_reduce_fn_t _s##_table[DTYPES][OPS] = {                                                         \

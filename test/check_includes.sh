@@ -97,6 +97,7 @@ room src/p2p      '(base|wire|handle|core|req|device|mem|weave|kv|cache|gate|xfe
 room src/coll     '(base|wire|handle|core|req|weave|kv|mem|cache|xfer|collectives|coll)/'
 room src/join     '(base|wire|handle|core|req|join)/'
 room src/view     '(base|view)/'
+room src/experts  '(base|handle|core|ep|weave|experts)/'
 room src/door     '(base|wire|sock|handle|core|req|xfer|door)/'
 room src/store    '(base|wire|handle|core|req|topo|mem|weave|kv|cache|xfer|dir|tier|policy|store)/'
 room src/value    '(base|wire|handle|core|req|mem|weave|kv|cache|xfer|dir|policy|store|value)/'

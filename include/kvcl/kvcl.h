@@ -46,6 +46,7 @@
 #include <kvcl/kvcl_cache.h>
 #include <kvcl/kvcl_xfer.h>
 #include <kvcl/kvcl_coll.h>
+#include <kvcl/kvcl_ep_step.h>
 #include <kvcl/kvcl_key.h>
 #include <kvcl/kvcl_store.h>
 #include <kvcl/kvcl_store_value.h>

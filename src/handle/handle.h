@@ -31,7 +31,8 @@ typedef enum kvcl_kind {
     KVCL_KIND_XFER,
     KVCL_KIND_TENANT,
     KVCL_KIND_QUEUE,
-    KVCL_KIND_LAST = KVCL_KIND_QUEUE
+    KVCL_KIND_EP,
+    KVCL_KIND_LAST = KVCL_KIND_EP
 } kvcl_kind_t;
 
 /* ---- objects ---- */

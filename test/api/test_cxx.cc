@@ -54,6 +54,7 @@ static void params()
     kvcl_cache_params_t   cache   = KVCL_CACHE_PARAMS_INIT;
     kvcl_reshard_params_t reshard = KVCL_RESHARD_PARAMS_INIT;
     kvcl_ep_params_t      experts = KVCL_EP_PARAMS_INIT;
+    kvcl_ep_open_params_t step    = KVCL_EP_OPEN_PARAMS_INIT;
     kvcl_store_stats_t    stats   = KVCL_STORE_STATS_INIT;
     kvcl_recv_info_t      info    = KVCL_RECV_INFO_INIT;
     kvcl_mem_params_t     mem     = KVCL_MEM_PARAMS_INIT;

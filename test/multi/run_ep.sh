@@ -1,0 +1,41 @@
+#!/bin/sh
+# Dispatch and combine: ranks that die and are late, on every path.
+#   gate   3 ranks over each path, 1 rank alone
+#   night  also 2 and 6 ranks, and without eager bytes
+set -eu
+: "${top_builddir:?}"
+tests=$top_builddir/test/multi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+ring=${TEST_RING:-gate}
+head -c 32 /dev/urandom >"$tmp/secret"
+chmod 600 "$tmp/secret"
+export KVCL_SECRET_FILE="$tmp/secret"
+
+# check NAME COMMAND...: each line "ok ..." counts, any other failure counts once.
+check() {
+  name=$1
+  shift
+  rc=0
+  timeout -k 10 250 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
+  passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
+  if [ $rc != 0 ]; then
+    failed=$((failed + 1))
+    echo "FAIL: $name (status $rc)"
+    { tail -n 20 "$tmp/err"; grep -v '^ok ' "$tmp/out"; } | sed 's/^/   /'
+  fi
+}
+
+check "alone" "$tests/ep_step" 1
+for path in shm tcp; do
+  check "3 ranks over $path" env KVCL_PATH=$path KVCL_NET=lo "$tests/ep_step" 3
+done
+if [ "$ring" = night ]; then
+  check "2 ranks" "$tests/ep_step" 2
+  check "6 ranks" "$tests/ep_step" 6
+  check "no eager bytes" env KVCL_EAGER=0 "$tests/ep_step" 3
+fi
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
