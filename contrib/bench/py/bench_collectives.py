@@ -4,7 +4,8 @@
 
 Each round calls one backend some times and then the other one, and takes the time of the slowest rank; a line has the
 medians over the rounds, gloo's time divided by kvcl's, and the load average of the machine. Sizes are bytes of a rank's
-tensor (of f32 elements); all_to_all and reduce_scatter cut it into a part for each rank.
+tensor (of f32 elements); all_to_all and reduce_scatter cut it into a part for each rank; of gather and scatter it is
+what a rank gives or gets. send_recv is a round trip between ranks 0 and 1, 2 and 3, and so on.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import time
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-OPS = ("all_reduce", "all_to_all", "reduce_scatter", "all_gather", "broadcast")
+OPS = ("all_reduce", "all_to_all", "reduce_scatter", "all_gather", "broadcast", "gather", "scatter", "send_recv")
 
 
 def options():
@@ -44,17 +45,31 @@ def start(opt):
         return max(abs(rank.wait()) for rank in ranks)
 
 
-def calls_of(torch, dist, name, count, size):
+def round_trip(dist, x, rank, size, group):
+    """With the other rank of a pair; the last one of an odd number has none."""
+    other = rank ^ 1
+    if other >= size:
+        return
+    first, second = (dist.send, dist.recv) if rank < other else (dist.recv, dist.send)
+    first(x, other, group=group)
+    second(x, other, group=group)
+
+
+def calls_of(torch, dist, name, count, rank, size):
     """A function of a group that calls the collective once."""
     each = max(count // size, 1)
     x, parts = torch.ones(count), torch.ones(each * size)
     out, one, alike = torch.empty(each * size), torch.ones(each), torch.empty(each * size)
+    all_of_root = [torch.ones(count) for _ in range(size)] if rank == 0 and name in ("gather", "scatter") else None
     return {
         "all_reduce": lambda group: dist.all_reduce(x, op=dist.ReduceOp.MAX, group=group),
         "all_to_all": lambda group: dist.all_to_all_single(out, parts, group=group),
         "reduce_scatter": lambda group: dist.reduce_scatter_tensor(one, alike, op=dist.ReduceOp.MAX, group=group),
         "all_gather": lambda group: dist.all_gather_into_tensor(out, one, group=group),
         "broadcast": lambda group: dist.broadcast(x, 0, group=group),
+        "gather": lambda group: dist.gather(x, all_of_root, 0, group=group),
+        "scatter": lambda group: dist.scatter(x, all_of_root, 0, group=group),
+        "send_recv": lambda group: round_trip(dist, x, rank, size, group),
     }[name]
 
 
@@ -82,7 +97,7 @@ def run(opt):
         print(f"{'collective':15} {'bytes':>9} {'kvcl us':>10} {'gloo us':>10} {'ratio':>6} {'load':>5}")
     for name in opt.ops.split(","):
         for size in map(size_of, opt.sizes.split(",")):
-            call = calls_of(torch, dist, name, max(size // 4, 1), opt.ranks)
+            call = calls_of(torch, dist, name, max(size // 4, 1), opt.rank, opt.ranks)
             took, times = {}, {}
             for key, group in groups.items():
                 once = seconds(torch, dist, gloo, call, group, 2)

@@ -14,10 +14,10 @@ from run_kvcl import Failed
 
 OURS = "KVCL"
 PEERS = (
-    ("nixl", "NIXL", ("shm", "tcp")),
-    ("mooncake", "Mooncake", ("tcp",)),
+    ("plugin", "NIXL by KVCL's plugin", ("shm", "tcp"), ("default",)),
+    ("nixl", "NIXL", ("shm", "tcp"), ("default", "best")),
+    ("mooncake", "Mooncake", ("tcp",), ("default", "best")),
 )
-SETTINGS = ("default", "best")
 
 
 def ours(perf, path, blocks):
@@ -25,13 +25,14 @@ def ours(perf, path, blocks):
 
 
 def theirs(args, who, path, setting, blocks):
-    return lambda: run_peer.run(args.python, who, path, setting, [blocks], args.seconds)[0]
+    return lambda: run_peer.run(args.python, who, path, setting, [blocks], args.seconds,
+                                run_peer.environment(args.build, who))[0]
 
 
 def one_list(args, perf, results, path, blocks):
     measure(results, (path, blocks.name, OURS), ours(perf, path, blocks))
-    for who, name, paths in PEERS:
-        for setting in SETTINGS:
+    for who, name, paths, settings in PEERS:
+        for setting in settings:
             if path in paths and who in args.only:
                 measure(results, (path, blocks.name, f"{name}, {setting}"), theirs(args, who, path, setting, blocks))
 

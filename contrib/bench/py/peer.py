@@ -129,7 +129,7 @@ def initiator(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=("nixl", "mooncake"))
+    parser.add_argument("name", choices=("nixl", "plugin", "mooncake"))
     parser.add_argument("--path", choices=("shm", "tcp"), required=True)
     parser.add_argument("--setting", choices=("default", "best"), default="default")
     parser.add_argument("--lists", required=True)

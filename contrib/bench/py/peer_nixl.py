@@ -24,17 +24,21 @@ ENVIRONMENT = {
 class Peer:
     def __init__(self, path, setting, role, memory):
         os.environ.update(ENVIRONMENT[(path, setting)])
-        from nixl_cu13._api import nixl_agent, nixl_agent_config
+        from nixl_cu13 import _api
 
         self.polls = setting == "best"
         self.busy = self.polls and path == "tcp"  # the target must poll while it is read from
         self.most = 1 << 62  # runs of one post
-        self.agent = nixl_agent(role, nixl_agent_config(enable_prog_thread=not self.polls))
+        self.agent = self.make_agent(_api, role, not self.polls)
         self.memory = memory
         self.base = memory.ctypes.data
         self.registered = self.agent.register_memory([(self.base, memory.nbytes, 0, "")], "DRAM")
         self.far = None
         self.handles = []
+
+    @staticmethod
+    def make_agent(api, role, progress_thread):
+        return api.nixl_agent(role, api.nixl_agent_config(enable_prog_thread=progress_thread))
 
     def card(self):
         return {"meta": self.agent.get_agent_metadata().hex(), "base": self.base}
