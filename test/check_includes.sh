@@ -95,6 +95,7 @@ room src/serve    '(base|wire|handle|core|req|device|mem|weave|kv|cache|dir|lane
 room src/query    '(base|conf|handle|core|req|nccl|topo|weave|mem|cache|collectives|query)/'
 room src/p2p      '(base|wire|handle|core|req|device|mem|weave|kv|cache|gate|xfer|p2p)/'
 room src/coll     '(base|wire|handle|core|req|weave|kv|mem|cache|xfer|collectives|coll)/'
+room src/devcoll  '(base|handle|core|req|xfer|device|nccl|coll|devcoll)/'
 room src/join     '(base|wire|handle|core|req|join)/'
 room src/view     '(base|view)/'
 room src/experts  '(base|handle|core|ep|weave|experts)/'

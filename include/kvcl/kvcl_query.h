@@ -47,8 +47,8 @@ KVCL_API kvcl_status_t kvcl_query_topology(char *buf, size_t cap, size_t *len_p)
  * "no: " and the reason. Where they cannot, device memory is served. len_p as in kvcl_context_address. */
 KVCL_API kvcl_status_t kvcl_query_gpudirect(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 
-/** Whether collectives on device memory can use NCCL in this process, as text: its version ("2.28.9"), or "no: " and the
- * reason; then device memory is staged through the host. Loads libnccl.so.2 (some 30 ms, once). len_p as in
+/** Whether collectives on device memory can use NCCL in this process, as text: its version ("2.28.9"), or "no: " and
+ * the reason; then device memory is staged through the host. Loads libnccl.so.2 (some 30 ms, once). len_p as in
  * kvcl_context_address. */
 KVCL_API kvcl_status_t kvcl_query_nccl(char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
 

@@ -35,6 +35,8 @@ typedef struct kvcl_recv_info {
 #define KVCL_PUT_STAYS  UINT64_C(0x10) /* kvcl_store_put: other ranks may fetch the blocks from the caller's cache until
                                           the request has completed */
 
+#define KVCL_ON_DEVICE  UINT64_C(0x20) /* collectives of plain bytes: the buffers may be device memory (kvcl_coll.h) */
+
 typedef struct kvcl_xfer_params {
     size_t           size;         /* sizeof(kvcl_xfer_params_t) */
     uint64_t         flags;        /* of those above; the table below lists the flags and fields of each call */
@@ -52,7 +54,8 @@ typedef struct kvcl_xfer_params {
     uint64_t         replicas;     /* kvcl_store_put: copies wanted of each block, at most 4; 0: the store's default */
     uint8_t          *copies;      /* kvcl_store_put: one entry a block: how many copies there are, written before
                                       completion; may be NULL */
-    void             *stream;      /* gets, puts, sends, recvs: a CUstream (see below); NULL: none */
+    void             *stream;      /* gets, puts, sends, recvs, collectives of plain bytes: a CUstream (see
+                                      below); NULL: none */
     uint64_t         tenant;       /* kvcl_store_put: the tenant of the blocks (kvcl_store_admin.h); 0: none,
                                       or that of the handle */
     uint64_t         to_rank;      /* with KVCL_PUT_TO: the rank of the store's comm whose pool takes the blocks */
@@ -88,15 +91,15 @@ typedef struct kvcl_xfer_params {
  *   kvcl_stream_done          -                -
  *   kvcl_context_connect_post -                -
  *   kvcl_bcast                -                -
- *   kvcl_bcast_bytes          -                -
+ *   kvcl_bcast_bytes          ON_DEVICE        stream
  *   kvcl_barrier              -                -
- *   kvcl_allgather            -                -
- *   kvcl_allreduce            -                -
- *   kvcl_reduce_scatter       -                -
- *   kvcl_alltoall             -                -
- *   kvcl_alltoallv            -                -
- *   kvcl_gather               -                -
- *   kvcl_scatter              -                -
+ *   kvcl_allgather            ON_DEVICE        stream
+ *   kvcl_allreduce            ON_DEVICE        stream
+ *   kvcl_reduce_scatter       ON_DEVICE        stream
+ *   kvcl_alltoall             ON_DEVICE        stream
+ *   kvcl_alltoallv            ON_DEVICE        stream
+ *   kvcl_gather               ON_DEVICE        stream
+ *   kvcl_scatter              ON_DEVICE        stream
  *   kvcl_store_get            -                status
  *   kvcl_store_get_part       LAYERWISE        status
  *   kvcl_store_put            PUT_WAIT, PUT_TO, PUT_STAYS status, replicas, copies, tenant, to_rank

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "coll/coll_post.h"
+#include "coll/coll_run.h"
 #include "handle/handle.h"
 #include <kvcl/kvcl_coll.h>
 
@@ -106,6 +107,21 @@ static kvcl_status_t check_apart(const kvcl_coll_call_t *call, const side_t *in,
                                                            : ", or this rank's part in its place");
 }
 
+void kvcl_coll_spans(const kvcl_coll_call_t *call, kvcl_coll_span_t *in, kvcl_coll_span_t *out)
+{
+    const int n = call->comm->size;
+    side_t    from, to;
+
+    if (call->kind == KVCL_COLL_ALLTOALLV) {
+        *in  = kvcl_coll_parts_span(call->parts->send_lens, call->parts->send_offs, n);
+        *out = kvcl_coll_parts_span(call->parts->recv_lens, call->parts->recv_offs, n);
+        return;
+    }
+    sides_of(call, (uint64_t)n * call->len, &from, &to);
+    *in  = (kvcl_coll_span_t){0, from.bytes};
+    *out = (kvcl_coll_span_t){0, to.bytes};
+}
+
 static kvcl_status_t check_buffers(const kvcl_coll_call_t *call)
 {
     kvcl_status_t status;
@@ -144,7 +160,13 @@ static kvcl_status_t start(kvcl_coll_call_t *call, const kvcl_xfer_params_t *par
     if (status == KVCL_OK) {
         status = (call->sel != NULL) ? check_sel(call) : check_buffers(call);
     }
-    return (status == KVCL_OK) ? kvcl_coll_post(call, req_p) : status;
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((call->params.flags & KVCL_ON_DEVICE) || (call->params.stream != NULL)) {
+        return kvcl_coll_room(call->comm->ctx)->on_device(call, req_p);
+    }
+    return kvcl_coll_post(call, req_p);
 }
 
 /* The same for a call that reduces count elements. */
@@ -170,111 +192,27 @@ static kvcl_status_t start_reduction(kvcl_coll_call_t *call, size_t count, kvcl_
 
 /* ---- parts of several lengths ---- */
 
-/* offs of parts that lie one behind another. */
-static kvcl_status_t place_parts(const kvcl_coll_call_t *call, const char *name, const uint64_t *lens, uint64_t *offs)
-{
-    uint64_t at = 0;
-    int      r;
-
-    for (r = 0; r < call->comm->size; ++r) {
-        offs[r] = at;
-        if (__builtin_add_overflow(at, lens[r], &at)) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the parts of %s are more than 2^64 bytes", call->name, name);
-        }
-    }
-    return KVCL_OK;
-}
-
-typedef struct span {
-    uint64_t from;
-    uint64_t to;
-} span_t;
-
-static int compare_spans(const void *a, const void *b)
-{
-    const span_t *x = a, *y = b;
-
-    return (x->from > y->from) - (x->from < y->from);
-}
-
-/* The parts of one side, in order: do they share a byte? spans: room for them. @return the bytes up to their end. */
-static kvcl_status_t check_parts(const kvcl_coll_call_t *call, const char *name, const uint64_t *lens,
-                                 const uint64_t *offs, bool apart, span_t *spans, span_t *all_p)
-{
-    size_t n = 0, i;
-    int    r;
-
-    for (r = 0; r < call->comm->size; ++r) {
-        if (lens[r] > 0) {
-            spans[n] = (span_t){offs[r], 0};
-            if (__builtin_add_overflow(offs[r], lens[r], &spans[n].to)) {
-                return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the part of %s for rank %d ends behind 2^64", call->name,
-                                 name, r);
-            }
-            ++n;
-        }
-    }
-    qsort(spans, n, sizeof(*spans), compare_spans);
-    *all_p = (n > 0) ? spans[0] : (span_t){0, 0};
-    for (i = 1; i < n; ++i) {
-        if (apart && (spans[i].from < spans[i - 1].to)) {
-            return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: two parts of %s overlap at %llu", call->name, name,
-                             (unsigned long long)spans[i].from);
-        }
-        all_p->to = (spans[i].to > all_p->to) ? spans[i].to : all_p->to;
-    }
-    return KVCL_OK;
-}
-
-static kvcl_status_t check_alltoallv(const kvcl_coll_call_t *call, span_t *spans)
-{
-    const kvcl_coll_parts_t *parts  = call->parts;
-    const uint64_t          give   = parts->send_lens[call->comm->rank], take = parts->recv_lens[call->comm->rank];
-    const uintptr_t         in     = (uintptr_t)call->in, out = (uintptr_t)call->buf;
-    span_t                  from   = {0, 0}, to = {0, 0};
-    kvcl_status_t           status = check_parts(call, "in", parts->send_lens, parts->send_offs, false, spans, &from);
-
-    if (status == KVCL_OK) {
-        status = check_parts(call, "out", parts->recv_lens, parts->recv_offs, true, spans, &to);
-    }
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if (((from.to > 0) && (in == 0)) || ((to.to > 0) && (out == 0))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", call->name, ((from.to > 0) && (in == 0)) ? "in"
-                                                                                                            : "out");
-    }
-    if (give != take) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: this rank gives itself %llu bytes and takes %llu", call->name,
-                         (unsigned long long)give, (unsigned long long)take);
-    }
-    if ((from.to > 0) && (to.to > 0) && (in + from.from < out + to.to) && (out + to.from < in + from.to)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: in and out overlap: give it two buffers", call->name);
-    }
-    return KVCL_OK;
-}
-
 static kvcl_status_t start_alltoallv(kvcl_coll_call_t *call, kvcl_coll_parts_t *parts,
                                      const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
-    const size_t  size   = (size_t)call->comm->size;
-    uint64_t      *offs  = calloc(2 * size, sizeof(*offs));
-    span_t        *spans = calloc(size, sizeof(*spans));
-    kvcl_status_t status = KVCL_OK;
+    const size_t     size   = (size_t)call->comm->size;
+    uint64_t         *offs  = calloc(2 * size, sizeof(*offs));
+    kvcl_coll_span_t *spans = calloc(size, sizeof(*spans));
+    kvcl_status_t    status = KVCL_OK;
 
     if ((offs == NULL) || (spans == NULL)) {
         status = kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call->name);
     }
     if ((status == KVCL_OK) && (parts->send_offs == NULL)) {
         parts->send_offs = offs;
-        status           = place_parts(call, "in", parts->send_lens, offs);
+        status           = kvcl_coll_parts_place(call, "in", parts->send_lens, offs);
     }
     if ((status == KVCL_OK) && (parts->recv_offs == NULL)) {
         parts->recv_offs = offs + size;
-        status           = place_parts(call, "out", parts->recv_lens, offs + size);
+        status           = kvcl_coll_parts_place(call, "out", parts->recv_lens, offs + size);
     }
     if (status == KVCL_OK) {
-        status = check_alltoallv(call, spans);
+        status = kvcl_coll_parts_check(call, spans);
     }
     if (status == KVCL_OK) {
         status = start(call, params, req_p);

@@ -29,6 +29,25 @@ typedef struct kvcl_coll_call {
     kvcl_xfer_params_t params;
 } kvcl_coll_call_t;
 
+/* What a call looks at behind one of its buffers: bytes [from, to). */
+typedef struct kvcl_coll_span {
+    uint64_t from, to;
+} kvcl_coll_span_t;
+
+/** The two buffers of a checked call of plain bytes, at this rank; those of a broadcast are the same. */
+void kvcl_coll_spans(const kvcl_coll_call_t *call, kvcl_coll_span_t *in, kvcl_coll_span_t *out);
+
+/** coll_parts.c: the span of parts. */
+kvcl_coll_span_t kvcl_coll_parts_span(const uint64_t *lens, const uint64_t *offs, int n);
+/** offs of parts that lie one behind another. */
+kvcl_status_t    kvcl_coll_parts_place(const kvcl_coll_call_t *call, const char *name, const uint64_t *lens,
+                                       uint64_t *offs) KVCL_MUST_CHECK;
+/** call->parts. spans: room for one of each rank. */
+kvcl_status_t    kvcl_coll_parts_check(const kvcl_coll_call_t *call, kvcl_coll_span_t *spans) KVCL_MUST_CHECK;
+
+/** What performs calls with KVCL_ON_DEVICE: a room above this one. As kvcl_coll_post. */
+typedef kvcl_status_t (*kvcl_coll_on_device_fn_t)(kvcl_coll_call_t *call, kvcl_req_h *req_p);
+
 /**
  * Post a checked call; it takes a number in its communicator unless it fails. No lock held.
  * @return KVCL_OK, KVCL_ERR_NO_MEMORY, KVCL_ERR_UNKNOWN_RANK, errors of boot.

@@ -18,6 +18,7 @@
 #include "collectives/reduce.h"
 #include "collectives/select.h"
 #include "core/comm.h"
+#include "coll/coll_post.h"
 #include "coll/coll_stage.h"
 #include "coll/coll_wire.h"
 #include "req/req.h"
@@ -140,6 +141,7 @@ typedef struct kvcl_coll_room {
     kvcl_map_t        comms;   /* id -> kvcl_coll_comm_t */
     kvcl_list_t       running; /* kvcl_coll_op_t */
     kvcl_list_t       landed;
+    kvcl_coll_on_device_fn_t on_device;
     kvcl_list_t       early;   /* coll_early.c: messages of collectives that this rank has not begun */
 } kvcl_coll_room_t;
 

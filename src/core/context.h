@@ -27,6 +27,7 @@
     X(NOTIFY, notify)                                                                                                  \
     X(P2P, p2p)                                                                                                        \
     X(COLL, coll)                                                                                                      \
+    X(DEVCOLL, devcoll)                                                                                                \
     X(DOOR, door)                                                                                                      \
     X(STORE, store)                                                                                                    \
     X(METRICS, metrics)

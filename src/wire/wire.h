@@ -44,6 +44,7 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 6 };
     X(LAYERS_WANT, 33)  /* of a layer-wise send: report the ready layers */ \
     X(LAYERS, 34) \
     X(COLL, 40) \
+    X(DEV_STOP, 41)     /* a collective on device memory has failed at the sender */ \
     X(CONNECT, 45)      /* inter-communicators */ \
     X(CONNECTED, 46) \
     X(DOOR, 47)         /* connections to a context that listens: see door.h */ \

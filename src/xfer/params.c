@@ -61,15 +61,15 @@ static const struct {
     [KVCL_CALL_STREAM_DONE] = {"kvcl_stream_done", 0, 0},
     [KVCL_CALL_CONTEXT_CONNECT] = {"kvcl_context_connect_post", 0, 0},
     [KVCL_CALL_BCAST] = {"kvcl_bcast", 0, 0},
-    [KVCL_CALL_BCAST_BYTES] = {"kvcl_bcast_bytes", 0, 0},
+    [KVCL_CALL_BCAST_BYTES] = {"kvcl_bcast_bytes", KVCL_ON_DEVICE, STREAM},
     [KVCL_CALL_BARRIER] = {"kvcl_barrier", 0, 0},
-    [KVCL_CALL_ALLGATHER] = {"kvcl_allgather", 0, 0},
-    [KVCL_CALL_ALLREDUCE] = {"kvcl_allreduce", 0, 0},
-    [KVCL_CALL_REDUCE_SCATTER] = {"kvcl_reduce_scatter", 0, 0},
-    [KVCL_CALL_ALLTOALL] = {"kvcl_alltoall", 0, 0},
-    [KVCL_CALL_ALLTOALLV] = {"kvcl_alltoallv", 0, 0},
-    [KVCL_CALL_GATHER] = {"kvcl_gather", 0, 0},
-    [KVCL_CALL_SCATTER] = {"kvcl_scatter", 0, 0},
+    [KVCL_CALL_ALLGATHER] = {"kvcl_allgather", KVCL_ON_DEVICE, STREAM},
+    [KVCL_CALL_ALLREDUCE] = {"kvcl_allreduce", KVCL_ON_DEVICE, STREAM},
+    [KVCL_CALL_REDUCE_SCATTER] = {"kvcl_reduce_scatter", KVCL_ON_DEVICE, STREAM},
+    [KVCL_CALL_ALLTOALL] = {"kvcl_alltoall", KVCL_ON_DEVICE, STREAM},
+    [KVCL_CALL_ALLTOALLV] = {"kvcl_alltoallv", KVCL_ON_DEVICE, STREAM},
+    [KVCL_CALL_GATHER] = {"kvcl_gather", KVCL_ON_DEVICE, STREAM},
+    [KVCL_CALL_SCATTER] = {"kvcl_scatter", KVCL_ON_DEVICE, STREAM},
     [KVCL_CALL_STORE_GET] = {"kvcl_store_get", 0, STATUS},
     [KVCL_CALL_STORE_GET_PART] = {"kvcl_store_get_part", KVCL_LAYERWISE, STATUS},
     [KVCL_CALL_STORE_PUT] = {"kvcl_store_put", KVCL_PUT_WAIT | KVCL_PUT_TO | KVCL_PUT_STAYS, STATUS | PUTS | TO_RANK},
@@ -104,7 +104,8 @@ static const struct {
     const char *name;
     uint64_t   flag;
 } flags[] = {{"KVCL_LAYERWISE", KVCL_LAYERWISE}, {"KVCL_BACKGROUND", KVCL_BACKGROUND},
-             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT}, {"KVCL_PUT_TO", KVCL_PUT_TO}, {"KVCL_PUT_STAYS", KVCL_PUT_STAYS}};
+             {"KVCL_PUT_WAIT", KVCL_PUT_WAIT}, {"KVCL_PUT_TO", KVCL_PUT_TO}, {"KVCL_PUT_STAYS", KVCL_PUT_STAYS},
+             {"KVCL_ON_DEVICE", KVCL_ON_DEVICE}};
 
 const kvcl_xfer_params_t kvcl_xfer_defaults = {.size = sizeof(kvcl_xfer_params_t)};
 

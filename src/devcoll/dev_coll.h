@@ -1,0 +1,109 @@
+/*
+ * Collectives on device memory (KVCL_ON_DEVICE, kvcl_coll.h).
+ *
+ * A communicator gets a runner with its first such collective: a thread that performs them one after another, in the
+ * order in which they were posted, and a communicator of its own over the same ranks, of which only the runner's
+ * collectives use numbers. A collective has these steps:
+ *   STREAM  wait for the engine's stream
+ *   AGREE   an allgather of offers (dev_offer.h): every rank decides the same way
+ *   then    copy what is given to the host, the same collective of host memory, copy the result to the device
+ * The number of each step is made of the collective's own, so ranks that skip a step after a failure remain in step.
+ *
+ * Posting calls and other threads never wait for a device; the runner does. kvcl_dev_stop() ends its wait.
+ * A rank whose collective fails tells the others (STOP), which stop theirs, and tell others.
+ *
+ * Locks: the engine's; inside it the runner's, which guards `stopping` for waits outside the engine's lock.
+ */
+#ifndef KVCL_DEVCOLL_DEV_COLL_H
+#define KVCL_DEVCOLL_DEV_COLL_H
+
+#include "coll/coll_post.h"
+#include "coll/coll_run.h"
+#include "device/copier.h"
+#include "devcoll/dev_offer.h"
+#include "req/req.h"
+
+#include <pthread.h>
+
+enum {
+    KVCL_DEV_AGREE = 0, KVCL_DEV_DATA = 2, /* steps with a number */
+    KVCL_DEV_STEPS   = 4,
+    KVCL_DEV_STOPPED = 8,         /* STOPs that are kept, of collectives that this rank has not begun */
+    KVCL_DEV_COPIERS = 4          /* devices that a runner keeps open */
+};
+
+typedef struct kvcl_dev_op {
+    kvcl_req_t              req;
+    kvcl_list_t             link;      /* the runner's queue, while it waits there */
+    struct kvcl_dev_runner  *runner;
+    kvcl_coll_call_t        call;      /* with parts of its own */
+    kvcl_coll_parts_t       parts;
+    kvcl_copier_t           *in, *out; /* the runner's; NULL: host memory, or no buffer */
+    uint64_t                in_bytes, out_bytes; /* from call.in and call.buf */
+    uint64_t                seq;
+    uint64_t                deadline_ns;
+    kvcl_req_h              gate;      /* kvcl_stream_done, or NULL */
+    kvcl_req_h              sub;       /* the step in flight; the engine lock */
+    kvcl_status_t           stopping;  /* both locks to write */
+    uint64_t                grace_ns;  /* stopping: until then the runner may take to let go of the memory */
+    _Atomic unsigned        holders;   /* the request, the runner */
+} kvcl_dev_op_t;
+
+typedef struct kvcl_dev_runner {
+    kvcl_list_t        link;      /* the room's runners, or those that end */
+    kvcl_context_h     ctx;
+    uint64_t           id;        /* of the user's communicator */
+    kvcl_comm_h        comm;      /* its own */
+    pthread_t          thread;
+    pthread_mutex_t    lock;
+    pthread_cond_t     cond;      /* an operation, its stop, the end */
+    kvcl_list_t        queue;     /* kvcl_dev_op_t; engine lock and lock to change */
+    kvcl_dev_op_t      *current;  /* the same */
+    bool               ending;    /* the same */
+    bool               gone;      /* the thread has ended or is about to; the engine lock */
+    _Atomic bool       lost;      /* a call of the driver did not return in time */
+    uint64_t           seqs;      /* posted; the engine lock */
+    struct {
+        uint64_t      seq;
+        kvcl_status_t status;
+        uint32_t      rank;
+    } stopped[KVCL_DEV_STOPPED]; /* a ring; the engine lock */
+    unsigned           n_stopped;
+    kvcl_copier_t      *copiers[KVCL_DEV_COPIERS]; /* the engine lock */
+} kvcl_dev_runner_t;
+
+typedef struct kvcl_dev_room {
+    kvcl_list_t runners, ended; /* kvcl_dev_runner_t */
+} kvcl_dev_room_t;
+
+static inline kvcl_dev_room_t *kvcl_dev_room(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_DEVCOLL];
+}
+
+/* ---- dev_post.c ---- */
+
+/** The hook of src/coll (kvcl_coll_on_device_fn_t). */
+kvcl_status_t kvcl_dev_post(kvcl_coll_call_t *call, kvcl_req_h *req_p) KVCL_MUST_CHECK;
+/** Engine lock held. Ends the collective with status; idempotent. from: the rank that said so, or -1. */
+void          kvcl_dev_stop(kvcl_dev_op_t *op, kvcl_status_t status, int from);
+void          kvcl_dev_drop(kvcl_dev_op_t *op); /* a holder leaves */
+
+/* ---- dev_run.c ---- */
+
+void *kvcl_dev_runner_main(void *runner);
+/** The runner's thread. A step: posts call over the runner's communicator and waits for its end. */
+kvcl_status_t kvcl_dev_step(kvcl_dev_op_t *op, unsigned step, kvcl_coll_call_t *call) KVCL_MUST_CHECK;
+/** No lock held. Ends the wait for the stream, if there is one that nobody waits for. */
+void          kvcl_dev_end_gate(kvcl_dev_op_t *op);
+
+/* ---- dev_stage.c: the runner's thread ---- */
+
+kvcl_status_t kvcl_dev_by_host(kvcl_dev_op_t *op) KVCL_MUST_CHECK;
+
+/* ---- dev_room.c ---- */
+
+/** Engine lock held. Tells the other ranks that the collective has failed here. */
+void kvcl_dev_tell(kvcl_dev_op_t *op, kvcl_status_t status);
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * The room of collectives on device memory in a context (dev_coll.h): its runners, its message, and its reaction when a
+ * communicator is freed. Engine lock, except init and fini.
+ *
+ * STOP: the sender's collective `seq` on device memory of communicator `comm` has failed with status. The receiver
+ * stops its own; one that has not begun is stopped when it is posted.
+ */
+#include "config.h"
+#include "devcoll/dev_coll.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { END_S = 2 };
+
+typedef struct msg_stop {
+    kvcl_msg_t msg;
+    uint64_t   comm;   /* the runner's communicator */
+    uint64_t   seq;
+    uint32_t   rank;   /* the sender's */
+    int32_t    status;
+} msg_stop_t;
+_Static_assert(sizeof(msg_stop_t) == 56, "wire format");
+
+/* ---- messages ---- */
+
+void kvcl_dev_tell(kvcl_dev_op_t *op, kvcl_status_t status)
+{
+    kvcl_comm_h comm = op->runner->comm;
+    int         i;
+
+    kvcl_assert_locked(op->runner->ctx);
+    for (i = 0; i < comm->size; ++i) {
+        kvcl_peer_t *peer = comm->peers[i];
+        msg_stop_t  stop  = {.msg.type = KVCL_MSG_DEV_STOP, .comm = comm->id, .seq = op->seq,
+                             .rank = (uint32_t)comm->rank, .status = status};
+
+        if ((i != comm->rank) && (peer != NULL) && (peer->state == KVCL_PEER_READY) &&
+            (kvcl_peer_post(peer, &stop.msg, sizeof(stop), NULL, 0) != KVCL_OK)) {
+            kvcl_log_debug("%s does not learn that a collective has failed", peer->name);
+        }
+    }
+}
+
+/* The operation with this number, in flight or in the queue. */
+static kvcl_dev_op_t *find(const kvcl_dev_runner_t *r, uint64_t seq)
+{
+    kvcl_dev_op_t *op;
+
+    if ((r->current != NULL) && (r->current->seq == seq)) {
+        return r->current;
+    }
+    kvcl_list_foreach (op, &r->queue, kvcl_dev_op_t, link) {
+        if (op->seq == seq) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static void on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                    size_t len)
+{
+    const msg_stop_t    *stop  = (const msg_stop_t *)msg;
+    const kvcl_status_t status = kvcl_coll_error_of(stop->status);
+    kvcl_dev_runner_t   *r;
+    kvcl_dev_op_t       *op;
+
+    (void)hdr_len;
+    (void)data;
+    (void)len;
+    kvcl_list_foreach (r, &kvcl_dev_room(ctx)->runners, kvcl_dev_runner_t, link) {
+        if ((r->comm->id == stop->comm) && (stop->rank < (uint32_t)r->comm->size)) {
+            kvcl_peer_t *known = r->comm->peers[stop->rank];
+
+            if ((known != NULL) && (known != peer)) {
+                kvcl_am_malformed(ctx, peer, "a collective of another rank is stopped");
+                return;
+            }
+            op = find(r, stop->seq);
+            if (op != NULL) {
+                kvcl_dev_stop(op, status, (int)stop->rank);
+            } else if (stop->seq >= r->seqs) {
+                r->stopped[r->n_stopped % KVCL_DEV_STOPPED].seq    = stop->seq;
+                r->stopped[r->n_stopped % KVCL_DEV_STOPPED].rank   = stop->rank;
+                r->stopped[r->n_stopped % KVCL_DEV_STOPPED].status = status;
+                ++r->n_stopped;
+            }
+            return;
+        }
+    }
+}
+
+/* ---- the room ---- */
+
+static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
+{
+    kvcl_dev_room_t *room = calloc(1, sizeof(*room));
+
+    if (room == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for collectives on device memory");
+    }
+    kvcl_list_init(&room->runners);
+    kvcl_list_init(&room->ended);
+    kvcl_coll_room(ctx)->on_device = kvcl_dev_post;
+    *state_p                       = room;
+    return KVCL_OK;
+}
+
+/* Engine lock held. The thread ends by itself. */
+static void end(kvcl_dev_room_t *room, kvcl_dev_runner_t *r)
+{
+    kvcl_assert_locked(r->ctx);
+    kvcl_list_del(&r->link);
+    kvcl_list_add_tail(&room->ended, &r->link);
+    pthread_mutex_lock(&r->lock);
+    r->ending = true;
+    pthread_cond_broadcast(&r->cond);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* No lock held: the thread needs it. A runner that is inside the driver keeps its memory. */
+static void join(kvcl_dev_runner_t *r)
+{
+    struct timespec until;
+
+    if (atomic_load(&r->lost)) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += END_S;
+        if (pthread_timedjoin_np(r->thread, NULL, &until) != 0) {
+            (void)pthread_detach(r->thread);
+            kvcl_log_error("a thread is still inside the driver; its communicator is not freed");
+            return;
+        }
+    } else {
+        pthread_join(r->thread, NULL);
+    }
+    pthread_cond_destroy(&r->cond);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+static void room_fini(kvcl_context_h ctx, void *state)
+{
+    kvcl_dev_room_t *room = state;
+    kvcl_list_t     *link;
+
+    kvcl_lock(ctx);
+    while (!kvcl_list_is_empty(&room->runners)) {
+        end(room, kvcl_list_head(&room->runners, kvcl_dev_runner_t, link));
+    }
+    kvcl_unlock(ctx);
+    while ((link = kvcl_list_pop(&room->ended)) != NULL) {
+        join(kvcl_container_of(link, kvcl_dev_runner_t, link));
+    }
+    free(room);
+}
+
+static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
+{
+    kvcl_dev_room_t   *room = state;
+    kvcl_dev_runner_t *r, *next;
+
+    kvcl_assert_locked(ctx);
+    kvcl_list_foreach_safe (r, next, &room->runners, kvcl_dev_runner_t, link) {
+        if (r->id == comm->id) {
+            end(room, r);
+        }
+    }
+}
+
+static const kvcl_msg_handler_t handlers[] = {
+    {KVCL_MSG_DEV_STOP, sizeof(msg_stop_t), on_stop},
+    {0, 0, NULL},
+};
+
+const kvcl_room_t kvcl_room_devcoll = {
+    .name        = "devcoll",
+    .handlers    = handlers,
+    .init        = room_init,
+    .fini        = room_fini,
+    .comm_freed  = room_comm_freed,
+};

@@ -1,0 +1,381 @@
+/*
+ * Collectives on device memory (KVCL_ON_DEVICE): each with a device's or the host's memory on each rank, compared with
+ * the same collective of host memory; order with an engine's stream; ends: other arguments, a cancel, a device that
+ * fails, a rank that dies. On a driver without a device (test/unit/fake_cuda.h).
+ */
+#include "conform.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if !KVCL_HAVE_CUDA
+#include <stdio.h>
+int main(void)
+{
+    puts("SKIP: built without device memory (--without-cuda)");
+    return 77;
+}
+#else
+#include "test/unit/gpu.h"
+#include "test/unit/fake_cuda.h"
+
+typedef enum { BCAST, ALLGATHER, ALLREDUCE, REDUCE_SCATTER, ALLTOALL, ALLTOALLV, GATHER, SCATTER, CALLS } call_t;
+
+static const char *const names[] = {"bcast", "allgather", "allreduce", "reduce_scatter",
+                                    "alltoall", "alltoallv", "gather", "scatter"};
+
+/* One call, the same on all ranks; n: elements of 4 bytes for each rank. */
+typedef struct what {
+    call_t   call;
+    size_t   n;
+    int      root;
+    uint64_t lens[2][CF_RANKS_MAX]; /* alltoallv: given and taken */
+} what_t;
+
+static kvcl_status_t post(cf_t *cf, const what_t *what, const void *in, void *out, const kvcl_xfer_params_t *params,
+                          kvcl_req_h *req_p)
+{
+    const size_t len = what->n * 4;
+
+    switch (what->call) {
+    case BCAST:
+        return kvcl_bcast_bytes(cf->world, what->root, out, len, params, req_p);
+    case ALLGATHER:
+        return kvcl_allgather(cf->world, in, len, out, params, req_p);
+    case ALLREDUCE:
+        return kvcl_allreduce(cf->world, in, out, what->n, KVCL_DTYPE_I32, KVCL_REDUCE_SUM, params, req_p);
+    case REDUCE_SCATTER:
+        return kvcl_reduce_scatter(cf->world, in, out, what->n, KVCL_DTYPE_U32, KVCL_REDUCE_MAX, params, req_p);
+    case ALLTOALL:
+        return kvcl_alltoall(cf->world, in, len, out, params, req_p);
+    case ALLTOALLV:
+        return kvcl_alltoallv(cf->world, in, what->lens[0], NULL, out, what->lens[1], NULL, params, req_p);
+    case GATHER:
+        return kvcl_gather(cf->world, what->root, in, len, out, params, req_p);
+    default:
+        return kvcl_scatter(cf->world, what->root, in, len, out, params, req_p);
+    }
+}
+
+/* ---- memory ---- */
+
+/* A buffer, on the device or not. */
+typedef struct mem {
+    void   *at;
+    size_t len;
+    int    device; /* -1: the host's */
+} mem_t;
+
+static mem_t mem_new(size_t len, int device, const void *from)
+{
+    mem_t mem = {.len = len, .device = device};
+
+    mem.at = (device < 0) ? malloc(len) : gpu_malloc((unsigned)device, len);
+    if (device < 0) {
+        memcpy(mem.at, from, len);
+    } else {
+        memcpy(fake_cuda_bytes(mem.at), from, len);
+    }
+    return mem;
+}
+
+static bool mem_is(const mem_t *mem, const void *want)
+{
+    return memcmp((mem->device < 0) ? mem->at : fake_cuda_bytes(mem->at), want, mem->len) == 0;
+}
+
+static void mem_end(mem_t *mem)
+{
+    if (mem->device < 0) {
+        free(mem->at);
+    } else {
+        gpu_free((unsigned)mem->device, mem->at);
+    }
+}
+
+/* ---- the same results ---- */
+
+static kvcl_xfer_params_t on_device(void)
+{
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+
+    params.flags = KVCL_ON_DEVICE;
+    return params;
+}
+
+static void draw_lens(cf_t *cf, kvcl_rand_t *same, what_t *what)
+{
+    uint64_t len;
+    int      i, j;
+
+    for (i = 0; i < cf->size; ++i) {
+        for (j = 0; j < cf->size; ++j) {
+            len = kvcl_rand_below(same, 4 * what->n + 1);
+            if (i == cf->rank) {
+                what->lens[0][j] = len;
+            }
+            if (j == cf->rank) {
+                what->lens[1][i] = len;
+            }
+        }
+    }
+}
+
+/* devices: of in and out. */
+static void compare(cf_t *cf, const what_t *what, const int devices[2])
+{
+    const size_t       len  = what->n * 4 * (size_t)cf->size;
+    const bool         one  = (what->call == BCAST);
+    char               *in  = malloc(len), *out = malloc(len);
+    kvcl_xfer_params_t params = on_device();
+    mem_t              from, to;
+    kvcl_req_h         req;
+
+    cf_bytes(cf_same(cf) + (uint64_t)cf->rank, 1, in, len);
+    cf_bytes(cf_same(cf) + (uint64_t)cf->rank, 2, out, len);
+    from = mem_new(len, devices[0], in);
+    to   = mem_new(len, devices[1], out);
+    CF_OK(cf, post(cf, what, in, out, NULL, &req));
+    CF_OK(cf, cf_end(cf, req));
+    CF_OK(cf, post(cf, what, from.at, to.at, &params, &req));
+    CF_OK(cf, cf_end(cf, req));
+    if (!mem_is(&to, out)) {
+        cf_fail(cf, __FILE__, __LINE__, "bytes differ after", names[what->call]);
+    }
+    CF_CHECK(cf, one || mem_is(&from, in));
+    mem_end(&from);
+    mem_end(&to);
+    free(in);
+    free(out);
+}
+
+/* device: 0 to 3 in this round: which sides of this rank are on a device. */
+static void same_results(cf_t *cf)
+{
+    static const size_t sizes[] = {1, 700, 40000};
+    kvcl_rand_t         same;
+    what_t              what;
+    unsigned            i;
+
+    CF_CHECK(cf, gpu_open(false) == NULL);
+    kvcl_rand_seed(&same, cf_same(cf));
+    for (i = 0; i < CALLS * 6; ++i) {
+        const unsigned kinds     = (i < CALLS) ? 3 : (unsigned)kvcl_rand_below(&cf->rnd, 4);
+        const int      mine      = cf->rank % FAKE_CUDA_DEVICES;
+        const int      devices[] = {(kinds & 1) ? mine : -1, (kinds & 2) ? mine : -1};
+
+        what = (what_t){.call = i % CALLS, .n = sizes[kvcl_rand_below(&same, 3)],
+                        .root = (int)kvcl_rand_below(&same, (uint64_t)cf->size)};
+        draw_lens(cf, &same, &what);
+        compare(cf, &what, devices);
+        cf_alive(cf);
+    }
+}
+
+/* In place, and posted one behind another. */
+static void many_in_flight(cf_t *cf)
+{
+    enum { OPS = 5, N = 3000 };
+    kvcl_xfer_params_t params = on_device();
+    uint32_t           *ones  = malloc(N * 4), want = (uint32_t)cf->size, i;
+    kvcl_req_h         reqs[OPS];
+    mem_t              mem;
+
+    CF_CHECK(cf, gpu_open(false) == NULL);
+    for (i = 0; i < N; ++i) {
+        ones[i] = 1;
+    }
+    mem = mem_new(N * 4, cf->rank % FAKE_CUDA_DEVICES, ones);
+    for (i = 0; i < OPS; ++i) {
+        CF_OK(cf, kvcl_allreduce(cf->world, mem.at, mem.at, N, KVCL_DTYPE_U32, KVCL_REDUCE_SUM, &params, &reqs[i]));
+    }
+    for (i = 0; i < OPS; ++i) {
+        CF_OK(cf, cf_end(cf, reqs[i]));
+        want *= (i > 0) ? (uint32_t)cf->size : 1;
+    }
+    for (i = 0; i < N; ++i) {
+        ones[i] = want;
+    }
+    CF_CHECK(cf, mem_is(&mem, ones));
+    mem_end(&mem);
+    free(ones);
+}
+
+/* The kernel that writes what is given has not run when the call is posted. */
+typedef struct kernel {
+    void *at;
+    char c;
+} kernel_t;
+
+static void run_kernel(void *arg)
+{
+    const kernel_t *kernel = arg;
+
+    memset(fake_cuda_bytes(kernel->at), kernel->c, 4096);
+}
+
+static void after_a_stream(cf_t *cf)
+{
+    char               zeros[4096] = {0}, want[4096 * CF_RANKS_MAX];
+    const int          device = cf->rank % FAKE_CUDA_DEVICES;
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    mem_t              in, out;
+    CUstream           stream;
+    kernel_t           kernel;
+    kvcl_req_h         req;
+    int                i;
+
+    CF_CHECK(cf, gpu_open(false) == NULL);
+    for (i = 0; i < cf->size; ++i) {
+        memset(want + (i * 4096), 'a' + i, 4096);
+    }
+    in     = mem_new(4096, device, zeros);
+    out    = mem_new(4096 * (size_t)cf->size, device, want);
+    kernel = (kernel_t){in.at, (char)('a' + cf->rank)};
+    memset(fake_cuda_bytes(out.at), 0, out.len);
+    stream = fake_cuda_stream(device);
+    fake_cuda_hold(stream);
+    CF_CHECK(cf, kvcl_cuda_driver(false)->host_call(stream, run_kernel, &kernel) == CUDA_SUCCESS);
+    params.stream = stream;
+    CF_OK(cf, kvcl_allgather(cf->world, in.at, 4096, out.at, &params, &req));
+    cf_sleep_us(cf, 10000);
+    CF_CHECK(cf, kvcl_req_test(req) == KVCL_INPROGRESS);
+    fake_cuda_release(stream);
+    CF_OK(cf, cf_end(cf, req));
+    CF_CHECK(cf, mem_is(&out, want));
+    fake_cuda_stream_end(stream);
+    mem_end(&in);
+    mem_end(&out);
+}
+
+/* ---- ends ---- */
+
+static void works(cf_t *cf)
+{
+    const int mine      = cf->rank % FAKE_CUDA_DEVICES;
+    const int devices[] = {mine, mine};
+    what_t    what      = {.call = ALLREDUCE, .n = 1000};
+
+    compare(cf, &what, devices);
+}
+
+static void other_arguments(cf_t *cf)
+{
+    const uint64_t     lens[CF_RANKS_MAX]  = {8, 8, 8, 8, 8, 8, 8, 8};
+    uint64_t           other[CF_RANKS_MAX] = {8, 8, 8, 8, 8, 8, 8, 8};
+    kvcl_xfer_params_t params = on_device();
+    char               zeros[4096] = {0};
+    mem_t              in, out;
+    kvcl_req_h         req;
+
+    CF_CHECK(cf, gpu_open(false) == NULL);
+    in  = mem_new(sizeof(zeros), 0, zeros);
+    out = mem_new(sizeof(zeros), 0, zeros);
+    CF_OK(cf, kvcl_allreduce(cf->world, in.at, out.at, (cf->rank == 1) ? 7 : 8, KVCL_DTYPE_I32, KVCL_REDUCE_SUM,
+                             &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_INVALID_PARAM);
+    works(cf);
+    other[1] = (cf->rank == 0) ? 12 : 8; /* rank 0 gives rank 1 more than that expects */
+    CF_OK(cf, kvcl_alltoallv(cf->world, in.at, other, NULL, out.at, lens, NULL, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_INVALID_PARAM);
+    works(cf);
+    mem_end(&in);
+    mem_end(&out);
+}
+
+/* One rank cancels while another one's stream holds the call up. */
+static void one_cancels(cf_t *cf)
+{
+    kvcl_xfer_params_t params = on_device();
+    const int          device = cf->rank % FAKE_CUDA_DEVICES;
+    char               zeros[4096] = {0};
+    CUstream           stream = NULL;
+    kvcl_req_h         req;
+    mem_t              mem;
+
+    CF_CHECK(cf, gpu_open(false) == NULL);
+    works(cf);
+    mem = mem_new(sizeof(zeros), device, zeros);
+    if (cf->rank == 0) {
+        stream = fake_cuda_stream(device);
+        fake_cuda_hold(stream);
+        params.stream = stream;
+    }
+    CF_OK(cf, kvcl_bcast_bytes(cf->world, 0, mem.at, mem.len, &params, &req));
+    if (cf->rank == 1) {
+        cf_sleep_us(cf, 5000);
+        kvcl_req_cancel(req);
+    }
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_CANCELED);
+    cf_fence(cf);
+    if (stream != NULL) {
+        fake_cuda_release(stream);
+        fake_cuda_stream_end(stream);
+    }
+    works(cf);
+    mem_end(&mem);
+}
+
+static void a_device_fails(cf_t *cf)
+{
+    kvcl_xfer_params_t params = on_device();
+    char               zeros[4096] = {0};
+    kvcl_req_h         req;
+    mem_t              mem;
+
+    CF_CHECK(cf, gpu_open(false) == NULL);
+    works(cf);
+    mem = mem_new(sizeof(zeros), 0, zeros);
+    cf_fence(cf);
+    if (cf->rank == 0) {
+        fake_cuda_fail(1);
+    }
+    CF_OK(cf, kvcl_bcast_bytes(cf->world, 0, mem.at, mem.len, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_IO);
+    works(cf);
+    mem_end(&mem);
+}
+
+static void a_rank_dies(cf_t *cf)
+{
+    kvcl_xfer_params_t params = on_device();
+    char               zeros[4096] = {0};
+    kvcl_req_h         req;
+    mem_t              mem;
+
+    CF_CHECK(cf, gpu_open(false) == NULL);
+    works(cf);
+    mem = mem_new(sizeof(zeros), 0, zeros);
+    cf_fence(cf);
+    if (cf->rank == 1) {
+        cf_kill(cf, 1, SIGKILL);
+        pause();
+    }
+    CF_OK(cf, kvcl_allreduce(cf->world, mem.at, mem.at, 1024, KVCL_DTYPE_F32, KVCL_REDUCE_SUM, &params, &req));
+    CF_IS(cf, cf_end(cf, req), KVCL_ERR_RANK_FAILED);
+    mem_end(&mem);
+}
+
+static const cf_case_t cases[] = {
+    {"same_results", same_results, 0},
+    {"many_in_flight", many_in_flight, 0},
+    {"after_a_stream", after_a_stream, 0},
+    {"other_arguments", other_arguments, 0},
+    {"one_cancels", one_cancels, CF_THREAD},
+    {"a_device_fails", a_device_fails, CF_PROCS},
+    {"a_rank_dies", a_rank_dies, CF_PROCS | CF_DIES},
+    {NULL, NULL, 0},
+};
+
+static const cf_config_t configs[] = {
+    {"loop", false, 2, 0}, {"loop", false, 3, KVCL_INIT_NO_THREAD}, {"shm", true, 3, 0}, {"tcp", true, 4, 0},
+    {"shm", true, 2, KVCL_INIT_NO_THREAD}, {NULL, false, 0, 0},
+};
+
+int main(int argc, char **argv)
+{
+    return cf_main(argc, argv, configs, cases);
+}
+#endif
