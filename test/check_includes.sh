@@ -98,6 +98,7 @@ room src/coll     '(base|wire|handle|core|req|weave|kv|mem|cache|xfer|collective
 room src/devcoll  '(base|handle|core|req|xfer|device|nccl|coll|devcoll)/'
 room src/join     '(base|wire|handle|core|req|join)/'
 room src/view     '(base|view)/'
+room src/member   '(base|wire|handle|core|req|view|member)/'
 room src/experts  '(base|handle|core|ep|weave|experts)/'
 room src/door     '(base|wire|sock|handle|core|req|xfer|door)/'
 room src/store    '(base|wire|handle|core|req|topo|mem|weave|kv|cache|xfer|dir|tier|policy|store)/'

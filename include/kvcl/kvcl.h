@@ -39,6 +39,7 @@
 #include <kvcl/kvcl_context.h>
 #include <kvcl/kvcl_req.h>
 #include <kvcl/kvcl_comm.h>
+#include <kvcl/kvcl_view.h>
 #include <kvcl/kvcl_mem.h>
 #include <kvcl/kvcl_layout.h>
 #include <kvcl/kvcl_reshard.h>

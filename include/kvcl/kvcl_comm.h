@@ -32,9 +32,8 @@ KVCL_API void kvcl_comm_free(kvcl_comm_h comm);
 
 KVCL_API int      kvcl_comm_rank(kvcl_comm_h comm); /* the calling rank, in its own side */
 KVCL_API int      kvcl_comm_size(kvcl_comm_h comm); /* ranks that can be addressed; between two jobs: the other's */
-/** The number of the communicator's membership. The members of a communicator never change in this version, so it is
- * always 1: a rank that dies stays a member that fails. A rank that is to be left out needs a new communicator
- * (kvcl_comm_create). */
+/** The number of the job's view, from 1 on (kvcl_view.h). Without KVCL_VIEWS it is always 1: a rank that dies stays a
+ * member that fails. The ranks of a communicator never change: one without the dead is a new one (kvcl_comm_create). */
 KVCL_API uint64_t kvcl_comm_view(kvcl_comm_h comm);
 KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
 
@@ -42,7 +41,8 @@ KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
 typedef enum kvcl_rank_state {
     KVCL_RANK_UNKNOWN = 0, /* not met yet: nothing was sent to it, or it has not answered yet */
     KVCL_RANK_ALIVE   = 1, /* connected, and no failure is known */
-    KVCL_RANK_SUSPECT = 2, /* connected, but silent to a store, which queries other ranks first until it answers */
+    KVCL_RANK_SUSPECT = 2, /* connected, but silent to a store, which queries other ranks first until it answers, or with
+                            * KVCL_VIEWS for KVCL_SUSPECT */
     KVCL_RANK_FAILED  = 3  /* failed or departed; it does not return under this rank */
 } kvcl_rank_state_t;
 

@@ -96,6 +96,18 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_METRICS", NULL, STRING, metrics, 0, 0, NULL,
         "host:port where a context serves its counters for Prometheus (http://host:port/metrics); rank r of a job "
         "listens at port + r; port 0: a free one, which the log names at level info; default: nowhere"),
+    ROW("KVCL_VIEWS", "no", BOOL, views, 0, 0, NULL,
+        "members agree on who is left when ranks end or are silent (kvcl_view.h); the same on all ranks of a job"),
+    ROW("KVCL_BEAT", "100ms", TIME, beat_ns, 1000000, INT64_MAX, NULL,
+        "with KVCL_VIEWS: time between two messages of a rank, at most; the same on all ranks"),
+    ROW("KVCL_SUSPECT", "300ms", TIME, suspect_ns, 1000000, INT64_MAX, NULL,
+        "with KVCL_VIEWS: silence after which a rank is suspected"),
+    ROW("KVCL_DEAD", "1s", TIME, dead_ns, 1000000, INT64_MAX, NULL,
+        "with KVCL_VIEWS: silence after which a rank is excluded, at least three beats; the same on all ranks"),
+    ROW("KVCL_LEASE", "800ms", TIME, lease_ns, 1000000, INT64_MAX, NULL,
+        "with KVCL_VIEWS: time after which a rank that no quorum answers owns nothing; less than KVCL_DEAD"),
+    ROW("KVCL_WARM", "60s", TIME, warm_ns, 1000000, INT64_MAX, NULL,
+        "with KVCL_VIEWS: as KVCL_DEAD, for a rank that warms up (kvcl_phase)"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

@@ -46,9 +46,15 @@ typedef struct kvcl_config {
     uint64_t store_stripe;
     int64_t  store_stripe_ranks;
     char     *metrics;
+    int      views;
+    uint64_t beat_ns;
+    uint64_t suspect_ns;
+    uint64_t dead_ns;
+    uint64_t lease_ns;
+    uint64_t warm_ns;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 35 };
+enum { KVCL_CONFIG_ROWS = 41 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -31,6 +31,7 @@ static void take(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, s
 {
     const kvcl_msg_handler_t *handler;
 
+    ++peer->messages;
     if (msg->type == KVCL_MSG_BYE) {
         kvcl_peer_on_bye(peer, msg);
         return;

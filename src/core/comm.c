@@ -257,14 +257,3 @@ int kvcl_comm_size(kvcl_comm_h comm)
 {
     return (kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_size") == KVCL_OK) ? comm->size : 0;
 }
-
-uint64_t kvcl_comm_view(kvcl_comm_h comm)
-{
-    /* membership does not change in this version */
-    return (kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_view") == KVCL_OK) ? 1 : 0;
-}
-
-int kvcl_comm_is_inter(kvcl_comm_h comm)
-{
-    return ((kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_is_inter") == KVCL_OK) && comm->inter) ? 1 : 0;
-}

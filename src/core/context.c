@@ -120,6 +120,7 @@ static uint64_t spin_ns(kvcl_context_h ctx)
 static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *params)
 {
     kvcl_status_t status;
+    unsigned      i;
 
     if (((status = kvcl_config_load(&ctx->config, params, ctx->sources)) != KVCL_OK) ||
         ((status = kvcl_xports_open(ctx)) != KVCL_OK) || ((status = open_boot(ctx, params)) != KVCL_OK) ||
@@ -132,7 +133,11 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
     kvcl_bulk_configure(ctx->config.copy, ctx->config.copy_large);
     ctx->engine.thread_spin.most_ns = ctx->engine.waiter_spin.most_ns = spin_ns(ctx);
     ctx->engine.one_core            = (kvcl_online_cores() == 1);
-    return kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));
+    status = kvcl_engine_start(ctx, (params == NULL) || !(params->flags & KVCL_INIT_NO_THREAD));
+    for (i = 0; (status == KVCL_OK) && (i < KVCL_ROOMS); ++i) {
+        status = (kvcl_rooms[i]->start != NULL) ? kvcl_rooms[i]->start(ctx, ctx->rooms[i]) : KVCL_OK;
+    }
+    return status;
 }
 
 static bool quiet(void *arg)

@@ -29,6 +29,7 @@
     X(COLL, coll)                                                                                                      \
     X(DEVCOLL, devcoll)                                                                                                \
     X(DOOR, door)                                                                                                      \
+    X(MEMBER, member)                                                                                                  \
     X(STORE, store)                                                                                                    \
     X(METRICS, metrics)
 
@@ -51,6 +52,7 @@ typedef struct kvcl_room {
     const char               *name;
     const kvcl_msg_handler_t *handlers; /* ends with type 0; NULL: none */
     kvcl_status_t (*init)(struct kvcl_context *ctx, void **state_p); /* no lock held */
+    kvcl_status_t (*start)(struct kvcl_context *ctx, void *state);   /* optional; the same; the engine runs */
     void          (*fini)(struct kvcl_context *ctx, void *state);    /* no lock held, engine stopped */
     /* Optional. Lock held; must not block. Returns how much moved. */
     unsigned      (*poll)(struct kvcl_context *ctx, void *state);

@@ -69,6 +69,13 @@ unsigned kvcl_engine_poll_once(kvcl_context_h ctx, uint64_t now)
     return n + poll_rooms(ctx, now);
 }
 
+void kvcl_engine_poll_messages(kvcl_context_h ctx)
+{
+    if (!ctx->engine.polling && !(ctx->engine.thread_asleep && ctx->engine.fds_armed)) {
+        (void)poll_xports(ctx);
+    }
+}
+
 unsigned kvcl_engine_poll_briefly(kvcl_context_h ctx, uint64_t now)
 {
     kvcl_engine_t *eng   = &ctx->engine;

@@ -289,6 +289,7 @@ void kvcl_peer_on_bye(kvcl_peer_t *peer, const kvcl_msg_t *msg)
     kvcl_bundle_flush(peer); /* a failed peer's bundle would not be sent */
     if (peer->state != KVCL_PEER_FAILED) {
         kvcl_log_debug("%s has left", peer->name);
+        peer->left = true;
         end_peer(peer, KVCL_ERR_RANK_FAILED);
     }
 }

@@ -65,7 +65,9 @@ typedef struct kvcl_peer {
     uint64_t               proven;            /* kvcl_hs_nonce_order() of the last accepted PROOF; 0: none */
     uint8_t                *address;          /* packed; NULL until known */
     size_t                 address_len;
-    unsigned               suspicions;        /* stores that suspect it to be silent */
+    unsigned               suspicions;        /* stores, and the views, that suspect it to be silent */
+    uint64_t               messages;          /* that came of it */
+    bool                   left;              /* FAILED: it has sent BYE */
     bool                   parting;           /* was sent BYE, and has not replied yet */
     bool                   unmappable;        /* logged: /proc does not permit to map its memory */
     int8_t                 maps;              /* are its caches mapped here: 1, 0, or -1 not known yet */

@@ -229,3 +229,8 @@ const kvcl_room_t kvcl_room_comm = {
     .fini        = kvcl_meet_fini,
     .peer_failed = kvcl_meet_peer_failed,
 };
+
+int kvcl_comm_is_inter(kvcl_comm_h comm)
+{
+    return ((kvcl_handle_check(comm, KVCL_KIND_COMM, "kvcl_comm_is_inter") == KVCL_OK) && comm->inter) ? 1 : 0;
+}

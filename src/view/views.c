@@ -328,6 +328,18 @@ void kvcl_views_take(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t n
     }
 }
 
+void kvcl_views_heard(kvcl_views_t *views, uint32_t slot, uint64_t now_ns)
+{
+    if ((views->state == KVCL_VIEWS_MEMBER) && kvcl_rankset_has(&views->view.members, slot)) {
+        kvcl_detect_heard(&views->detect, slot, (views->peers[slot].phase % 2) != 0, now_ns);
+    }
+}
+
+bool kvcl_views_is_busy(const kvcl_views_t *views)
+{
+    return (views->wanted_ns != 0) || (views->asked != 0) || (views->accepted != 0) || (views->ballot.number != 0);
+}
+
 void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, uint64_t now_ns)
 {
     kvcl_rankset_t dead = {{0}}, news;

@@ -153,6 +153,15 @@ void kvcl_views_tick(kvcl_views_t *views, uint64_t now_ns);
  */
 void kvcl_views_take(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns);
 
+/** Some other message of this member came. */
+void kvcl_views_heard(kvcl_views_t *views, uint32_t slot, uint64_t now_ns);
+
+/** Is a change under way or wanted? Then ticks are due more often. */
+bool kvcl_views_is_busy(const kvcl_views_t *views);
+
+/** Sends this rank's view, as to a rank that it excludes. */
+void kvcl_views_send_view(kvcl_views_t *views, uint32_t to, uint64_t now_ns);
+
 /** The kernel says that this process has ended. A process that is no member is forgotten: call this again after a VIEW
  * in which it has joined. */
 void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, uint64_t now_ns);

@@ -8,7 +8,6 @@
 
 /* views.c */
 void kvcl_views_send(kvcl_views_t *views, uint32_t to, kvcl_view_msg_t *msg, uint64_t now_ns);
-void kvcl_views_send_view(kvcl_views_t *views, uint32_t to, uint64_t now_ns);
 void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now_ns);
 
 /* accept.c */

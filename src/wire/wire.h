@@ -50,7 +50,8 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 6 };
     X(DOOR, 47)         /* connections to a context that listens: see door.h */ \
     X(DIR_REQUEST, 50)  /* the store: see store_wire.h */ \
     X(DIR_ANSWER, 51) \
-    X(WITHDRAW, 52)
+    X(WITHDRAW, 52) \
+    X(VIEW, 53)         /* beats, and the decisions on who is a member: see member.h */
 
 typedef enum kvcl_msg_type {
 #define X(_name, _value) KVCL_MSG_##_name = _value,

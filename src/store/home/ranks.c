@@ -35,7 +35,7 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
                 ranks[n++] = i;
             }
         }
-        status = kvcl_shard_map_build(&map->shards, kvcl_comm_view(store->comm), ranks, n);
+        status = kvcl_shard_map_build(&map->shards, 1 /* the store numbers its maps by itself */, ranks, n);
     }
     free(ranks);
     if (status != KVCL_OK) {

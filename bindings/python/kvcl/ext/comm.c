@@ -189,7 +189,7 @@ PyTypeObject *kvpy_make_comm(void)
     static PyGetSetDef getset[] = {
         {"rank", comm_rank, NULL, "My rank, in my own side.", NULL},
         {"size", comm_size, NULL, "How many ranks can be addressed; the other side's of an inter-communicator.", NULL},
-        {"view", comm_view, NULL, "The number of the membership: always 1, since members never change.", NULL},
+        {"view", comm_view, NULL, "The number of the job's view; without KVCL_VIEWS always 1.", NULL},
         {"is_inter", comm_is_inter, NULL, "Whether its ranks are another job's.", NULL},
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};

@@ -1,0 +1,101 @@
+/*
+ * Views: who is a member of the job, as all members agree. With KVCL_VIEWS=yes (the same on all ranks) a thread of each
+ * context sends beats, notices ranks that end or are silent, and agrees with the others on the next view. Without it
+ * there is one view for ever, and a rank that dies stays a member that fails.
+ *
+ * Two words. A rank is *proven* to have ended when the kernel of its host says so, or when it has left the job: that is
+ * final, at once. It is *silent* when no message of it came for KVCL_DEAD, in which this rank was awake; it is suspected
+ * after KVCL_SUSPECT, and suspicion ends with its next message. Proven and silent ranks are excluded by the next view.
+ * A silent rank that goes on later, perhaps because it was only stopped, finds that it was excluded: its operations end
+ * with KVCL_ERR_STALE, and it is never a member again under this context.
+ *
+ * Views are numbered from 1. A change needs a quorum of the members: a majority, or exactly half with the lowest rank,
+ * or all that are left if the others are proven to have ended. Ranks are never renumbered.
+ */
+#ifndef KVCL_VIEW_H
+#define KVCL_VIEW_H
+
+#include <kvcl/kvcl_comm.h>
+
+KVCL_BEGIN_DECLS
+
+enum { KVCL_EVENT_RANKS = 1024 }; /* ranks of a job with views, at most */
+
+typedef enum kvcl_event_type {
+    KVCL_EVENT_SUSPECT     = 1, /* ranks: silent for KVCL_SUSPECT */
+    KVCL_EVENT_ALIVE_AGAIN = 2, /* ranks: suspected, and heard again */
+    KVCL_EVENT_FAILED      = 3, /* ranks: proven to have ended, or excluded by the VIEW that comes next; once each */
+    KVCL_EVENT_VIEW        = 4, /* ranks: the members of a new view; the failed were told before. The first one: once
+                                 * the ranks have met, and a quorum answers */
+    KVCL_EVENT_EXCLUDED    = 5  /* this rank was excluded: its operations end with KVCL_ERR_STALE */
+} kvcl_event_type_t;
+
+typedef struct kvcl_event {
+    size_t   size;    /* sizeof(kvcl_event_t) */
+    int      type;    /* kvcl_event_type_t; later versions have more */
+    int      n_ranks;
+    uint64_t view;    /* number of this rank's view */
+    uint64_t view_id; /* its hash: two different views never have the same */
+    uint64_t time_ns; /* CLOCK_MONOTONIC */
+    uint64_t lost;    /* older events that nobody took in time, since the one before */
+    uint64_t ranks[KVCL_EVENT_RANKS / 64]; /* of the world: bit r % 64 of word r / 64 */
+} kvcl_event_t;
+#define KVCL_EVENT_INIT {sizeof(kvcl_event_t), 0, 0, 0, 0, 0, 0, {0}}
+
+/** Is this rank of the world among the event's ranks? */
+static inline int kvcl_event_has(const kvcl_event_t *event, int rank)
+{
+    return (rank >= 0) && (rank < KVCL_EVENT_RANKS) && (((event->ranks[rank / 64] >> (rank % 64)) & 1) != 0);
+}
+
+/** @a event is valid during the call. */
+typedef void (*kvcl_event_cb_t)(void *arg, const kvcl_event_t *event);
+
+/**
+ * From now on cb is called with each event: in order, one at a time, from a thread that progresses the context (the
+ * progress thread, unless another thread waits), with no lock held. It is a completion callback: it may post, and must
+ * not block. Events that wait in the queue are the first. cb NULL: events wait in the queue from now on. When the call
+ * returns, an earlier callback may still be running.
+ * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set).
+ */
+KVCL_API kvcl_status_t kvcl_on_event(kvcl_context_h ctx, kvcl_event_cb_t cb, void *arg) KVCL_MUST_CHECK;
+
+/**
+ * Take the oldest event from the queue. It holds 1,024; then the oldest is dropped for each new one, and the next event
+ * that is taken tells how many. Does not block. Any thread.
+ * @return KVCL_OK; KVCL_INPROGRESS (there is none); KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set);
+ *         KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_event_next(kvcl_context_h ctx, kvcl_event_t *event) KVCL_MUST_CHECK;
+
+/**
+ * A descriptor for poll(2) that is readable while the queue has an event. Owned by the context; always the same one.
+ * Never read from it.
+ * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set), KVCL_ERR_IO, KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_event_fd(kvcl_context_h ctx, int *fd_p) KVCL_MUST_CHECK;
+
+/**
+ * Which ranks of comm are members: local, no message. This rank's own knowledge; others may have a view more or less.
+ * @param [out] active  n bytes, 1 for a member, 0 for others; n is kvcl_comm_size(comm). Without KVCL_VIEWS all are 1.
+ * @param [out] view_p  number of the view that this is; NULL: not wanted.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (another n, NULL, or a communicator of another job).
+ */
+KVCL_API kvcl_status_t kvcl_comm_active(kvcl_comm_h comm, unsigned char *active, int n, uint64_t *view_p)
+    KVCL_MUST_CHECK;
+
+typedef enum kvcl_phase {
+    KVCL_PHASE_SERVING = 0, /* silence counts after KVCL_DEAD */
+    KVCL_PHASE_WARM_UP = 1  /* this rank compiles, loads or captures: it may be silent for KVCL_WARM */
+} kvcl_phase_t;
+
+/**
+ * Tell the others which phase this rank is in. KVCL's own thread beats while the program is busy; this is for what stops
+ * the whole process, such as a debugger, a container that is frozen, or a host that swaps. It never delays a proof.
+ * @return KVCL_OK (also without KVCL_VIEWS), KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif

@@ -1,0 +1,187 @@
+/*
+ * The end of processes of this host: see ended.h.
+ *
+ * Owns: the listener, an epoll, and for each rank a connection and a pidfd. Invariant: a rank is reported once, and
+ * both of its descriptors are closed then.
+ */
+#include "config.h"
+#include "member/ended.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096 };
+
+typedef struct watch {
+    int fd, pidfd; /* -1: none */
+} watch_t;
+
+struct kvcl_ended {
+    int      listener, epfd;
+    uint32_t n;
+    watch_t  watches[]; /* by rank */
+};
+
+/* An abstract name: it needs no file, and ends with its process. */
+static socklen_t name_of(const uint8_t uuid[16], struct sockaddr_un *at)
+{
+    int i, len;
+
+    memset(at, 0, sizeof(*at));
+    at->sun_family = AF_UNIX;
+    len            = snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "kvcl-view-");
+    for (i = 0; i < 16; ++i) {
+        len += snprintf(at->sun_path + 1 + len, 3, "%02x", uuid[i]);
+    }
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t **ended_p)
+{
+    kvcl_ended_t       *ended = malloc(sizeof(*ended) + (n * sizeof(ended->watches[0])));
+    struct sockaddr_un at;
+    const socklen_t    len = name_of(uuid, &at);
+    kvcl_status_t      status;
+    uint32_t           i;
+
+    if (ended == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to watch %u ranks", (unsigned)n);
+    }
+    ended->n        = n;
+    ended->epfd     = epoll_create1(EPOLL_CLOEXEC);
+    ended->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    for (i = 0; i < n; ++i) {
+        ended->watches[i] = (watch_t){-1, -1};
+    }
+    if ((ended->epfd < 0) || (ended->listener < 0) || (bind(ended->listener, (struct sockaddr *)&at, len) != 0) ||
+        (listen(ended->listener, BACKLOG) != 0)) {
+        status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot listen at a unix socket, by whose end other ranks would "
+                                 "see that of this one");
+        kvcl_ended_close(ended);
+        return status;
+    }
+    *ended_p = ended;
+    return KVCL_OK;
+}
+
+static void stop_watching(watch_t *watch)
+{
+    if (watch->fd >= 0) {
+        close(watch->fd);
+    }
+    if (watch->pidfd >= 0) {
+        close(watch->pidfd);
+    }
+    *watch = (watch_t){-1, -1};
+}
+
+void kvcl_ended_close(kvcl_ended_t *ended)
+{
+    uint32_t i;
+
+    if (ended == NULL) {
+        return;
+    }
+    for (i = 0; i < ended->n; ++i) {
+        stop_watching(&ended->watches[i]);
+    }
+    if (ended->listener >= 0) {
+        close(ended->listener);
+    }
+    if (ended->epfd >= 0) {
+        close(ended->epfd);
+    }
+    free(ended);
+}
+
+static bool is_over(int fd)
+{
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+
+    return (fd >= 0) && (poll(&pfd, 1, 0) > 0);
+}
+
+/* Of the process that listens; -1: it is not visible here, or the kernel is too old. */
+static int open_pidfd(int fd)
+{
+    struct ucred who;
+    socklen_t    len = sizeof(who);
+    int          pidfd;
+
+    if ((getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0) || (who.pid <= 0)) {
+        return -1;
+    }
+    pidfd = (int)syscall(SYS_pidfd_open, who.pid, 0);
+    if ((pidfd >= 0) && is_over(fd)) { /* the number may be another process's by now */
+        close(pidfd);
+        return -1;
+    }
+    return pidfd;
+}
+
+static bool is_same_user(int fd)
+{
+    struct ucred who;
+    socklen_t    len = sizeof(who);
+
+    return (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0) && (who.uid == geteuid());
+}
+
+static bool add(kvcl_ended_t *ended, int fd, uint32_t rank)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.u32 = rank};
+
+    return epoll_ctl(ended->epfd, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
+
+bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16])
+{
+    watch_t            *watch = &ended->watches[rank];
+    struct sockaddr_un at;
+    const socklen_t    len = name_of(uuid, &at);
+
+    watch->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if ((watch->fd < 0) || (connect(watch->fd, (struct sockaddr *)&at, len) != 0) || !is_same_user(watch->fd) ||
+        !add(ended, watch->fd, rank)) {
+        kvcl_log_info("the end of rank %u is not seen at a unix socket: %m; its silence counts", (unsigned)rank);
+        stop_watching(watch);
+        return false;
+    }
+    watch->pidfd = open_pidfd(watch->fd);
+    if ((watch->pidfd >= 0) && !add(ended, watch->pidfd, rank)) {
+        close(watch->pidfd);
+        watch->pidfd = -1;
+    }
+    return true;
+}
+
+int kvcl_ended_fd(const kvcl_ended_t *ended)
+{
+    return ended->epfd;
+}
+
+uint32_t kvcl_ended_take(kvcl_ended_t *ended)
+{
+    struct epoll_event ev;
+    uint32_t           rank;
+
+    while (epoll_wait(ended->epfd, &ev, 1, 0) > 0) {
+        rank = ev.data.u32;
+        if (is_over(ended->watches[rank].fd) || is_over(ended->watches[rank].pidfd)) {
+            stop_watching(&ended->watches[rank]);
+            return rank;
+        }
+    }
+    return KVCL_ENDED_NONE;
+}

@@ -1,0 +1,35 @@
+/*
+ * Which processes of this host have ended, by the kernel's word: no message takes part, and none has to arrive.
+ *
+ * Each context listens at a unix socket whose name is made from its uuid, and accepts nobody. Others connect to it; the
+ * kernel ends the connection with the process. A forked child of the process may hold the socket open; then a pidfd
+ * shows the end, where the process is visible here. Any other process that can bind the name is of another user, and is
+ * refused.
+ *
+ * One thread uses an object.
+ */
+#ifndef KVCL_MEMBER_ENDED_H
+#define KVCL_MEMBER_ENDED_H
+
+#include <kvcl/kvcl_status.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define KVCL_ENDED_NONE UINT32_MAX
+
+typedef struct kvcl_ended kvcl_ended_t;
+
+/** Listens under this context's name. @a n: ranks at most. KVCL_ERR_NO_MEMORY, KVCL_ERR_IO. */
+kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t **ended_p) KVCL_MUST_CHECK;
+void          kvcl_ended_close(kvcl_ended_t *ended);
+
+/** Watches the process of this rank from now on. @return false: nothing can be seen here of its end. */
+bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]);
+
+/** Polls readable when kvcl_ended_take() may have something to say. */
+int kvcl_ended_fd(const kvcl_ended_t *ended);
+
+/** A rank whose process has ended, each once; KVCL_ENDED_NONE: no other one has. */
+uint32_t kvcl_ended_take(kvcl_ended_t *ended);
+
+#endif

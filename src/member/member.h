@@ -1,0 +1,92 @@
+/*
+ * The members of the job, while KVCL_VIEWS is on: the machine of src/view drives real ranks.
+ *
+ * A thread of the context (member_thread.c) sends beats, ticks the machine, and takes the kernel's word that processes
+ * of this host have ended (ended.h). It runs no callback of the user and copies no bytes of theirs; where the progress
+ * thread is in a callback, it takes the messages. Any message of a rank counts as heard. Messages of the machine are
+ * those of src/view/view_wire.h, in VIEW.
+ *
+ * Ranks meet first: the machine starts when each rank has answered, or has ended, or KVCL_BOOT_TIMEOUT is over. So the
+ * time until a rank is connected counts as nobody's silence.
+ *
+ * What the machine says takes effect after it has returned (kvcl_member_settle): a peer that failed ends its requests;
+ * one that was excluded alive is sent the view first, so that it reads of it when it goes on; whoever reads of its own
+ * exclusion ends all of its operations with KVCL_ERR_STALE. Locks: the engine lock guards all of it.
+ */
+#ifndef KVCL_MEMBER_MEMBER_H
+#define KVCL_MEMBER_MEMBER_H
+
+#include "core/context.h"
+#include "member/ended.h"
+#include "view/view_wire.h"
+#include <kvcl/kvcl_view.h>
+
+#include <pthread.h>
+
+enum { KVCL_MEMBER_EVENTS = 1024 }; /* that wait for the user */
+#define KVCL_MEMBER_HOLD_NS (10 * UINT64_C(1000000000)) /* for which an excluded rank may be stopped, and be told */
+
+typedef struct kvcl_member_rank {
+    kvcl_peer_t        *peer;     /* NULL: not known yet, or this rank */
+    uint64_t           incarnation;
+    kvcl_peer_waiter_t waiter;
+    uint64_t           messages;  /* peer->messages when it was last looked at */
+    bool               met;       /* it takes part */
+    bool               ended;     /* its process has ended, or it has left */
+    bool               suspected; /* counted in peer->suspicions */
+    uint64_t           held_ns;   /* excluded: until when its endpoint stays open; 0: it does not */
+} kvcl_member_rank_t;
+
+typedef struct kvcl_member_room {
+    kvcl_context_h     ctx;
+    kvcl_views_times_t times;
+    kvcl_ended_t       *ended;
+    pthread_t          thread;
+    bool               has_thread;
+    _Atomic bool       stop;
+    int                wake_fd;
+    uint32_t           me, n;
+    kvcl_member_rank_t *ranks;
+    uint64_t           since_ns; /* when the ranks began to meet */
+    uint64_t           beat_ns;  /* the last beat before the machine started */
+    bool               started;  /* views is valid */
+    bool               begun;    /* a quorum has answered: the user was told of the first view */
+    bool               busy;     /* inside the machine, or in what follows */
+    bool               warm;     /* this rank warms up */
+    bool               fenced;   /* this rank was excluded, and its operations have ended */
+    bool               excluded;
+    kvcl_views_t       views;
+    kvcl_rankset_t     gone;     /* have ended; the machine does not know yet */
+    kvcl_rankset_t     failed;   /* the machine says so; their peers have not failed yet */
+    kvcl_view_t        heard_view; /* of the message that is read */
+    uint8_t            bytes[KVCL_VIEW_MSG_MAX]; /* of the message that is sent */
+    /* member_events.c */
+    kvcl_event_cb_t    cb;
+    void               *cb_arg;
+    bool               delivering;
+    int                event_fd; /* -1: nobody asked for it */
+    uint64_t           lost;     /* events, since the last one that was taken */
+    unsigned           first_event, n_events;
+    kvcl_event_t       events[KVCL_MEMBER_EVENTS];
+} kvcl_member_room_t;
+
+/* NULL: views are off. */
+static inline kvcl_member_room_t *kvcl_member_room(kvcl_context_h ctx)
+{
+    return ctx->rooms[KVCL_ROOM_MEMBER];
+}
+
+/* member_thread.c: no lock held. */
+kvcl_status_t kvcl_member_thread_start(kvcl_member_room_t *room) KVCL_MUST_CHECK;
+void          kvcl_member_thread_stop(kvcl_member_room_t *room);
+
+/* member_room.c: lock held. */
+void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns);
+/* What the machine has said takes effect. Nothing if it is inside already. */
+void kvcl_member_settle(kvcl_member_room_t *room);
+
+/* member_events.c: lock held. */
+void kvcl_member_event(kvcl_member_room_t *room, int type, const kvcl_rankset_t *ranks);
+void kvcl_member_deliver(kvcl_member_room_t *room);
+
+#endif

@@ -1,0 +1,301 @@
+/*
+ * The room of members in a context: its messages, the machine's messages and events, and what they cause (member.h).
+ * Engine lock, except init, start and fini.
+ */
+#include "config.h"
+#include "member/member.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "core/bundle.h"
+#include "core/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- the machine's messages ---- */
+
+static void send_message(void *arg, uint32_t to, const kvcl_view_msg_t *msg)
+{
+    kvcl_member_room_t *room = arg;
+    kvcl_peer_t        *peer = (to < room->n) ? room->ranks[to].peer : NULL;
+    kvcl_msg_t         out   = {.type = KVCL_MSG_VIEW, .op = room->me};
+    size_t             len;
+
+    if ((peer == NULL) || (peer->state != KVCL_PEER_READY)) {
+        return;
+    }
+    len = kvcl_view_msg_pack(msg, room->bytes, sizeof(room->bytes));
+    if ((len == 0) || (kvcl_peer_post(peer, &out, sizeof(out), room->bytes, len) != KVCL_OK)) {
+        kvcl_log_debug("a message about views is not sent to %s", peer->name);
+    }
+}
+
+static void on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
+                       size_t len)
+{
+    kvcl_member_room_t *room = kvcl_member_room(ctx);
+    kvcl_member_rank_t *rank;
+    kvcl_view_msg_t    in;
+
+    (void)hdr_len;
+    if ((room == NULL) || (msg->op >= room->n) || (room->ranks[msg->op].peer == NULL)) {
+        return; /* views are off here, or the rank is not known yet */
+    }
+    rank = &room->ranks[msg->op];
+    if (rank->peer != peer) {
+        kvcl_am_malformed(ctx, peer, "a message about views that names another rank as its sender");
+        return;
+    }
+    rank->met = true;
+    if ((len == 0) || !room->started) {
+        return;
+    }
+    if (kvcl_view_msg_unpack(data, len, (uint32_t)msg->op, rank->incarnation, &in, &room->heard_view) != KVCL_OK) {
+        kvcl_am_malformed(ctx, peer, kvcl_last_error());
+        return;
+    }
+    room->busy = true;
+    kvcl_views_take(&room->views, &in, kvcl_now_ns());
+    room->busy = false;
+    kvcl_member_settle(room);
+}
+
+/* ---- the machine's events ---- */
+
+static void set_suspected(kvcl_member_room_t *room, const kvcl_rankset_t *ranks, bool suspected)
+{
+    kvcl_member_rank_t *rank;
+    uint32_t           slot;
+
+    KVCL_RANKSET_EACH(ranks, slot) {
+        rank = (slot < room->n) ? &room->ranks[slot] : NULL;
+        if ((rank != NULL) && (rank->peer != NULL) && (rank->suspected != suspected)) {
+            rank->suspected = suspected;
+            rank->peer->suspicions += suspected ? 1 : -1u;
+        }
+    }
+}
+
+static void take_event(void *arg, kvcl_views_event_t event, const kvcl_rankset_t *ranks)
+{
+    static const int types[] = {
+        [KVCL_VIEWS_SUSPECT] = KVCL_EVENT_SUSPECT, [KVCL_VIEWS_ALIVE_AGAIN] = KVCL_EVENT_ALIVE_AGAIN,
+        [KVCL_VIEWS_FAILED] = KVCL_EVENT_FAILED,   [KVCL_VIEWS_VIEW] = KVCL_EVENT_VIEW,
+        [KVCL_VIEWS_EXCLUDED] = KVCL_EVENT_EXCLUDED,
+    };
+    kvcl_member_room_t *room = arg;
+
+    if ((event == KVCL_VIEWS_SUSPECT) || (event == KVCL_VIEWS_ALIVE_AGAIN)) {
+        set_suspected(room, ranks, event == KVCL_VIEWS_SUSPECT);
+    } else if (event == KVCL_VIEWS_FAILED) {
+        kvcl_rankset_join(&room->failed, ranks);
+    } else if (event == KVCL_VIEWS_EXCLUDED) {
+        room->excluded = true;
+    }
+    kvcl_member_event(room, types[event], (event == KVCL_VIEWS_VIEW) ? &room->views.view.members : ranks);
+}
+
+static const kvcl_views_ops_t views_ops = {.send = send_message, .event = take_event};
+
+/* ---- what follows ---- */
+
+/* The machine learns who has ended. */
+static void tell_machine(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    kvcl_rankset_t gone = room->gone;
+    uint32_t       slot;
+
+    memset(&room->gone, 0, sizeof(room->gone));
+    KVCL_RANKSET_EACH(&gone, slot) {
+        kvcl_views_proven(&room->views, slot, room->ranks[slot].incarnation, now_ns);
+    }
+}
+
+/* It may only be stopped: it reads the view without it when it goes on, if its endpoint is still open then. */
+static void part_with(kvcl_member_room_t *room, uint32_t slot, uint64_t now_ns)
+{
+    kvcl_member_rank_t *rank = &room->ranks[slot];
+
+    kvcl_views_send_view(&room->views, slot, now_ns);
+    kvcl_bundle_flush(rank->peer); /* a failed peer's bundle would not be sent */
+    if (rank->peer->state != KVCL_PEER_FAILED) {
+        kvcl_peer_fail(rank->peer, KVCL_ERR_RANK_FAILED);
+        kvcl_list_del(&rank->peer->ended_link);
+        rank->held_ns = now_ns + KVCL_MEMBER_HOLD_NS;
+    }
+}
+
+static void fail_peers(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    kvcl_rankset_t failed = room->failed;
+    uint32_t       slot;
+
+    memset(&room->failed, 0, sizeof(room->failed));
+    KVCL_RANKSET_EACH(&failed, slot) {
+        if ((slot >= room->n) || (room->ranks[slot].peer == NULL)) {
+            continue;
+        }
+        if (room->ranks[slot].ended || kvcl_rankset_has(&room->views.detect.proven, slot)) {
+            kvcl_peer_fail(room->ranks[slot].peer, KVCL_ERR_RANK_FAILED);
+        } else {
+            part_with(room, slot, now_ns);
+        }
+    }
+}
+
+static void fence(kvcl_member_room_t *room)
+{
+    uint32_t slot;
+
+    room->fenced = true;
+    kvcl_log_error("the other ranks have excluded this one, rank %u, after %llu ms of silence: its operations end with "
+                   "KVCL_ERR_STALE; end this process, or start its context again", (unsigned)room->me,
+                   (unsigned long long)(room->times.detect.dead_ns / KVCL_NS_PER_MS));
+    for (slot = 0; slot < room->n; ++slot) {
+        if (room->ranks[slot].peer != NULL) {
+            kvcl_peer_fail(room->ranks[slot].peer, KVCL_ERR_STALE);
+        }
+    }
+}
+
+void kvcl_member_settle(kvcl_member_room_t *room)
+{
+    uint64_t now_ns;
+
+    kvcl_assert_locked(room->ctx);
+    if (room->busy || !room->started) {
+        return;
+    }
+    room->busy = true;
+    now_ns     = kvcl_now_ns();
+    while (!kvcl_rankset_is_empty(&room->gone) || !kvcl_rankset_is_empty(&room->failed)) {
+        tell_machine(room, now_ns);
+        fail_peers(room, now_ns);
+    }
+    if (room->excluded && !room->fenced) {
+        fence(room);
+    }
+    room->busy = false;
+    kvcl_member_deliver(room);
+}
+
+void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    uint64_t incarnations[KVCL_SLOTS_MAX];
+    uint32_t slot;
+
+    kvcl_assert_locked(room->ctx);
+    for (slot = 0; slot < room->n; ++slot) {
+        incarnations[slot] = room->ranks[slot].incarnation;
+    }
+    kvcl_view_first(&room->heard_view, incarnations, room->n);
+    kvcl_views_init(&room->views, room->me, room->ranks[room->me].incarnation, &room->heard_view, &room->times,
+                    &views_ops, room, now_ns);
+    room->started = true;
+    kvcl_views_warm(&room->views, room->warm, now_ns);
+    kvcl_log_debug("rank %u: all ranks have met, view 1", (unsigned)room->me);
+}
+
+/* ---- the room ---- */
+
+static kvcl_status_t take_times(kvcl_member_room_t *room, const kvcl_config_t *config)
+{
+    kvcl_views_times_t times = KVCL_VIEWS_TIMES;
+    const char         *wrong;
+
+    times.detect = (kvcl_detect_times_t){config->beat_ns, config->suspect_ns, config->dead_ns, config->warm_ns};
+    times.lease_ns = config->lease_ns;
+    wrong          = kvcl_views_times_wrong(&times);
+    if (wrong != NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_BEAT, KVCL_SUSPECT, KVCL_DEAD, KVCL_LEASE, KVCL_WARM: %s",
+                         wrong);
+    }
+    room->times = times;
+    return KVCL_OK;
+}
+
+static void room_fini(kvcl_context_h ctx, void *state)
+{
+    kvcl_member_room_t *room = state;
+
+    (void)ctx;
+    if (room != NULL) {
+        kvcl_member_thread_stop(room);
+        kvcl_ended_close(room->ended);
+        if (room->event_fd >= 0) {
+            close(room->event_fd);
+        }
+        free(room->ranks);
+        free(room);
+    }
+}
+
+static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
+{
+    const uint32_t     n = (uint32_t)ctx->boot->size;
+    kvcl_member_room_t *room;
+    kvcl_status_t      status;
+
+    if (!ctx->config.views) {
+        return KVCL_OK;
+    }
+    if (n > KVCL_SLOTS_MAX) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_VIEWS: a job of %u ranks, at most %d can have views",
+                         (unsigned)n, KVCL_SLOTS_MAX);
+    }
+    room = calloc(1, sizeof(*room));
+    if ((room == NULL) || ((room->ranks = calloc(n, sizeof(*room->ranks))) == NULL)) {
+        free(room);
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the views of %u ranks", (unsigned)n);
+    }
+    room->ctx     = ctx;
+    room->n       = n;
+    room->me      = (uint32_t)ctx->boot->rank;
+    room->wake_fd = room->event_fd = -1;
+    status        = take_times(room, &ctx->config);
+    status        = (status == KVCL_OK) ? kvcl_ended_open(ctx->uuid, n, &room->ended) : status;
+    if (status != KVCL_OK) {
+        room_fini(ctx, room);
+        return status;
+    }
+    *state_p = room;
+    return KVCL_OK;
+}
+
+static kvcl_status_t room_start(kvcl_context_h ctx, void *state)
+{
+    (void)ctx;
+    return (state != NULL) ? kvcl_member_thread_start(state) : KVCL_OK;
+}
+
+/* A rank that has left has ended as a member. Of one whose endpoint failed nothing is proven by that. */
+static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_member_room_t *room = state;
+    uint32_t           slot;
+
+    (void)ctx;
+    for (slot = 0; (room != NULL) && peer->left && (slot < room->n); ++slot) {
+        if (room->ranks[slot].peer == peer) {
+            room->ranks[slot].ended = true;
+            kvcl_rankset_add(&room->gone, slot);
+            kvcl_member_settle(room);
+        }
+    }
+}
+
+static const kvcl_msg_handler_t handlers[] = {
+    {KVCL_MSG_VIEW, sizeof(kvcl_msg_t), on_message},
+    {0, 0, NULL},
+};
+
+const kvcl_room_t kvcl_room_member = {
+    .name        = "member",
+    .handlers    = handlers,
+    .init        = room_init,
+    .start       = room_start,
+    .fini        = room_fini,
+    .peer_failed = peer_failed,
+};

@@ -1,0 +1,267 @@
+/*
+ * The thread of members (member.h): it sleeps until the next tick, or until a process of this host ends.
+ *
+ * Owns: the thread, its descriptor, and room->ended. Invariant: it holds the engine lock for a tick only, and never
+ * while it asks boot. Idle it wakes twice a beat; while a view is being changed, at least every KVCL_TICK_NS.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "core/comm.h"
+#include "member/member.h"
+#include "wire/address.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define KVCL_TICK_NS (10 * KVCL_NS_PER_MS)
+
+/* ---- meeting ---- */
+
+static uint64_t incarnation_of(const uint8_t uuid[16])
+{
+    uint64_t incarnation;
+
+    memcpy(&incarnation, uuid, sizeof(incarnation));
+    return (incarnation != 0) ? incarnation : 1;
+}
+
+static void nothing(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
+{
+    (void)waiter;
+    (void)status; /* the peer's state is looked at with each tick */
+}
+
+/* Lock held. Everything that is known of the rank is there when its peer is. */
+static bool know(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer, kvcl_address_t *address)
+{
+    kvcl_member_rank_t *rank = &room->ranks[slot];
+
+    kvcl_assert_locked(room->ctx);
+    if (kvcl_address_unpack(peer->address, peer->address_len, address) != KVCL_OK) {
+        return false;
+    }
+    rank->incarnation = incarnation_of(peer->uuid);
+    rank->waiter.fn   = nothing;
+    rank->peer        = peer;
+    kvcl_list_init(&rank->waiter.link);
+    if (kvcl_peer_ready(peer, &rank->waiter) < 0) {
+        kvcl_log_warn("rank %u cannot be met: %s", (unsigned)slot, kvcl_last_error());
+    }
+    return true;
+}
+
+/* No lock held. */
+static bool find(kvcl_member_room_t *room, uint32_t slot, const uint8_t host[16])
+{
+    kvcl_context_h ctx = room->ctx;
+    kvcl_peer_t    *peer;
+    kvcl_address_t address;
+    bool           known;
+
+    if (kvcl_comm_peer(ctx->world, (int)slot, &peer) != KVCL_OK) {
+        return false;
+    }
+    kvcl_lock(ctx);
+    known = know(room, slot, peer, &address);
+    kvcl_unlock(ctx);
+    if (known && (memcmp(address.host, host, sizeof(address.host)) == 0)) {
+        (void)kvcl_ended_watch(room->ended, slot, address.uuid);
+    }
+    return known;
+}
+
+static bool find_all(kvcl_member_room_t *room)
+{
+    uint8_t  host[16];
+    uint32_t slot;
+
+    kvcl_host_id(host);
+    room->ranks[room->me].incarnation = incarnation_of(room->ctx->uuid);
+    for (slot = 0; (slot < room->n) && !atomic_load(&room->stop); ++slot) {
+        if ((slot != room->me) && !find(room, slot, host)) {
+            kvcl_log_error("rank %u is not found: this rank has no views: %s", (unsigned)slot, kvcl_last_error());
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Lock held. Each rank has answered, or will not. */
+static bool have_met(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    const bool late = now_ns - room->since_ns >= room->ctx->config.boot_timeout_ns;
+    uint32_t   slot;
+
+    kvcl_assert_locked(room->ctx);
+    for (slot = 0; slot < room->n; ++slot) {
+        kvcl_member_rank_t *rank = &room->ranks[slot];
+
+        if ((slot == room->me) || rank->met || rank->ended || (rank->peer->state == KVCL_PEER_FAILED)) {
+            continue;
+        }
+        if (!late) {
+            return false;
+        }
+        kvcl_log_warn("rank %u takes no part in views: is KVCL_VIEWS set there?", (unsigned)slot);
+    }
+    return true;
+}
+
+/* Lock held. */
+static void meet(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    kvcl_msg_t  here = {.type = KVCL_MSG_VIEW, .op = room->me};
+    kvcl_peer_t *peer;
+    uint32_t    slot;
+
+    kvcl_assert_locked(room->ctx);
+    if (have_met(room, now_ns)) {
+        kvcl_member_start_machine(room, now_ns);
+        return;
+    }
+    if (now_ns - room->beat_ns < room->times.detect.beat_ns / 2) {
+        return;
+    }
+    room->beat_ns = now_ns;
+    for (slot = 0; slot < room->n; ++slot) {
+        peer = room->ranks[slot].peer;
+        if ((peer != NULL) && (peer->state == KVCL_PEER_READY) &&
+            (kvcl_peer_post(peer, &here, sizeof(here), NULL, 0) != KVCL_OK)) {
+            kvcl_log_debug("%s is not told that this rank is here", peer->name);
+        }
+    }
+}
+
+/* ---- ticks ---- */
+
+/* Lock held. */
+static void listen(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    kvcl_member_rank_t *rank;
+    uint32_t           slot;
+
+    kvcl_assert_locked(room->ctx);
+    for (slot = 0; slot < room->n; ++slot) {
+        rank = &room->ranks[slot];
+        if ((rank->peer != NULL) && (rank->messages != rank->peer->messages)) {
+            rank->messages = rank->peer->messages;
+            kvcl_views_heard(&room->views, slot, now_ns);
+        }
+        if ((rank->held_ns != 0) && (rank->ended || (now_ns >= rank->held_ns))) {
+            rank->held_ns = 0;
+            kvcl_list_add_tail(&room->ctx->peers.ended, &rank->peer->ended_link);
+        }
+    }
+}
+
+/* Lock held. The user is told of the first view when this rank has a lease in it. */
+static void begin(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    kvcl_assert_locked(room->ctx);
+    if (!room->begun && (room->views.view.number == 1) && kvcl_views_has_lease(&room->views, now_ns)) {
+        kvcl_member_event(room, KVCL_EVENT_VIEW, &room->views.view.members);
+        room->begun = true;
+    }
+}
+
+/* Lock held. @return when to tick again. */
+static uint64_t tick(kvcl_member_room_t *room)
+{
+    uint64_t now_ns, rest_ns = room->times.detect.beat_ns / 2;
+
+    kvcl_assert_locked(room->ctx);
+    kvcl_engine_poll_messages(room->ctx);
+    now_ns = kvcl_now_ns();
+    if (!room->started) {
+        meet(room, now_ns);
+        rest_ns = KVCL_TICK_NS;
+    }
+    if (room->started) {
+        listen(room, now_ns);
+        room->busy = true;
+        kvcl_views_tick(&room->views, now_ns);
+        room->busy = false;
+        begin(room, now_ns);
+        kvcl_member_settle(room);
+        rest_ns = (kvcl_views_is_busy(&room->views) && (rest_ns > KVCL_TICK_NS)) ? KVCL_TICK_NS : rest_ns;
+    }
+    return now_ns + rest_ns;
+}
+
+/* No lock held. Until that time, or until somebody has ended. */
+static void rest(kvcl_member_room_t *room, uint64_t until_ns)
+{
+    struct pollfd fds[2] = {{.fd = room->wake_fd, .events = POLLIN},
+                            {.fd = kvcl_ended_fd(room->ended), .events = POLLIN}};
+    uint32_t      slot;
+
+    if (poll(fds, 2, kvcl_deadline_poll_ms(until_ns)) <= 0) {
+        return;
+    }
+    while ((slot = kvcl_ended_take(room->ended)) != KVCL_ENDED_NONE) {
+        kvcl_lock(room->ctx);
+        room->ranks[slot].ended = true;
+        kvcl_rankset_add(&room->gone, slot);
+        kvcl_unlock(room->ctx);
+    }
+}
+
+static void *run(void *arg)
+{
+    kvcl_member_room_t *room = arg;
+    uint64_t           next_ns;
+    bool               over;
+
+    room->since_ns = kvcl_now_ns();
+    if (!find_all(room)) {
+        return NULL;
+    }
+    while (!atomic_load(&room->stop)) {
+        kvcl_lock(room->ctx);
+        over    = room->ctx->closing;
+        next_ns = over ? KVCL_DEADLINE_NONE : tick(room);
+        kvcl_unlock(room->ctx);
+        rest(room, next_ns);
+    }
+    return NULL;
+}
+
+kvcl_status_t kvcl_member_thread_start(kvcl_member_room_t *room)
+{
+    int err;
+
+    room->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (room->wake_fd < 0) {
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make the descriptor of the thread for views");
+    }
+    err = pthread_create(&room->thread, NULL, run, room);
+    if (err != 0) {
+        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "cannot start the thread for views");
+    }
+    pthread_setname_np(room->thread, "kvcl-views");
+    room->has_thread = true;
+    return KVCL_OK;
+}
+
+void kvcl_member_thread_stop(kvcl_member_room_t *room)
+{
+    uint64_t one = 1;
+
+    if (room->has_thread) {
+        atomic_store(&room->stop, true);
+        if (write(room->wake_fd, &one, sizeof(one)) < 0) {
+            kvcl_log_trace("eventfd %d is full: %m", room->wake_fd); /* readable all the same */
+        }
+        pthread_join(room->thread, NULL);
+        room->has_thread = false;
+    }
+    if (room->wake_fd >= 0) {
+        close(room->wake_fd);
+        room->wake_fd = -1;
+    }
+}

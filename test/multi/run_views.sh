@@ -1,0 +1,36 @@
+#!/bin/sh
+# Ranks that are killed, stopped or leave: the others agree on who is left, and the excluded are fenced.
+#   gate   3 ranks over shared memory; 4 over TCP
+#   night  also 2 and 8 ranks, over both
+set -eu
+: "${top_builddir:?}"
+tests=$top_builddir/test/multi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+# check NAME COMMAND...: each line "ok ..." counts, any other failure counts once.
+check() {
+  name=$1
+  shift
+  rc=0
+  timeout -k 10 300 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
+  passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
+  sed 's/^/   /' "$tmp/out"
+  if [ $rc != 0 ]; then
+    failed=$((failed + 1))
+    echo "FAIL: $name (status $rc)"
+    tail -n 20 "$tmp/err" | sed 's/^/   /'
+  fi
+}
+
+head -c 32 /dev/urandom >"$tmp/secret"
+chmod 600 "$tmp/secret"
+export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+cases="shm/3 tcp/4"
+[ "${TEST_RING:-gate}" = gate ] || cases="$cases shm/2 shm/8 tcp/2 tcp/8"
+for case in $cases; do
+  check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/views" "${case#*/}"
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

@@ -1,0 +1,156 @@
+/*
+ * The kernel's word that a process of this host has ended (member/ended.h).
+ */
+#include "member/ended.h"
+
+#include "test_base.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LONG_MS = 60000 };
+
+static kvcl_ended_t *mine;
+
+static void uuid_of(uint8_t uuid[16], uint8_t n)
+{
+    memset(uuid, n, 16);
+    memcpy(uuid, &(pid_t){getpid()}, sizeof(pid_t));
+}
+
+static void setup(void)
+{
+    uint8_t uuid[16];
+
+    uuid_of(uuid, 1);
+    ck_assert_int_eq(kvcl_ended_open(uuid, 4, &mine), KVCL_OK);
+}
+
+static void teardown(void)
+{
+    kvcl_ended_close(mine);
+}
+
+/* A process that listens under this uuid, and ends when it is killed. With a child of its own: that one stays until the
+ * pipe's other end is closed. */
+static pid_t start_process(const uint8_t uuid[16], bool with_child, int stay)
+{
+    kvcl_ended_t *its;
+    int          ready[2];
+    char         byte = 0;
+    pid_t        pid;
+
+    ck_assert_int_eq(pipe(ready), 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        if (kvcl_ended_open(uuid, 1, &its) != KVCL_OK) {
+            _exit(1);
+        }
+        if (with_child && (fork() == 0)) {
+            (void)!read(stay, &byte, 1);
+            _exit(0);
+        }
+        (void)!write(ready[1], &byte, 1);
+        for (;;) {
+            pause();
+        }
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return pid;
+}
+
+static void wait_for_one(void)
+{
+    struct pollfd fd = {.fd = kvcl_ended_fd(mine), .events = POLLIN};
+
+    ck_assert_int_eq(poll(&fd, 1, LONG_MS), 1);
+}
+
+START_TEST(a_killed_process_has_ended_and_is_reported_once)
+{
+    uint8_t uuid[16];
+    pid_t   pid;
+
+    uuid_of(uuid, 2);
+    pid = start_process(uuid, false, -1);
+    ck_assert(kvcl_ended_watch(mine, 3, uuid));
+    ck_assert_uint_eq(kvcl_ended_take(mine), KVCL_ENDED_NONE);
+    kill(pid, SIGKILL);
+    wait_for_one(); /* it is not waited for: a zombie has ended */
+    ck_assert_uint_eq(kvcl_ended_take(mine), 3);
+    ck_assert_uint_eq(kvcl_ended_take(mine), KVCL_ENDED_NONE);
+    waitpid(pid, NULL, 0);
+}
+END_TEST
+
+START_TEST(a_stopped_process_has_not_ended)
+{
+    struct pollfd fd = {.fd = kvcl_ended_fd(mine), .events = POLLIN};
+    uint8_t       uuid[16];
+    int           status;
+    pid_t         pid;
+
+    uuid_of(uuid, 2);
+    pid = start_process(uuid, false, -1);
+    ck_assert(kvcl_ended_watch(mine, 0, uuid));
+    kill(pid, SIGSTOP);
+    ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert_int_eq(poll(&fd, 1, 50), 0);
+    ck_assert_uint_eq(kvcl_ended_take(mine), KVCL_ENDED_NONE);
+    kill(pid, SIGKILL);
+    wait_for_one();
+    ck_assert_uint_eq(kvcl_ended_take(mine), 0);
+    waitpid(pid, NULL, 0);
+}
+END_TEST
+
+/* The child has the parent's sockets. */
+START_TEST(a_process_has_ended_also_if_its_child_lives)
+{
+    uint8_t uuid[16];
+    int     stay[2];
+    pid_t   pid;
+
+    uuid_of(uuid, 2);
+    ck_assert_int_eq(pipe(stay), 0);
+    pid = start_process(uuid, true, stay[0]);
+    ck_assert(kvcl_ended_watch(mine, 1, uuid));
+    kill(pid, SIGKILL);
+    wait_for_one();
+    ck_assert_uint_eq(kvcl_ended_take(mine), 1);
+    close(stay[0]);
+    close(stay[1]);
+    waitpid(pid, NULL, 0);
+}
+END_TEST
+
+START_TEST(nothing_is_seen_of_a_process_that_does_not_listen)
+{
+    uint8_t uuid[16];
+
+    uuid_of(uuid, 9);
+    ck_assert(!kvcl_ended_watch(mine, 2, uuid));
+    ck_assert_uint_eq(kvcl_ended_take(mine), KVCL_ENDED_NONE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("the end of processes");
+    TCase *tcase = tcase_create("ended");
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 2 * LONG_MS / 1000);
+    tcase_add_test(tcase, a_killed_process_has_ended_and_is_reported_once);
+    tcase_add_test(tcase, a_stopped_process_has_not_ended);
+    tcase_add_test(tcase, a_process_has_ended_also_if_its_child_lives);
+    tcase_add_test(tcase, nothing_is_seen_of_a_process_that_does_not_listen);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}
