@@ -125,6 +125,8 @@ class StoreClient:
         self._comm: Optional[Comm] = None
         self._calls: List[Call] = []
         self._number = 0
+        self._unanswered = 0
+        self._heard = 0.0
         self._free: Deque[int] = collections.deque()
         self.buffer = ""
         self.others: List[str] = []
@@ -135,6 +137,11 @@ class StoreClient:
     def connected(self) -> bool:
         """Whether calls may be posted."""
         return self._comm is not None
+
+    @property
+    def silent(self) -> float:
+        """Seconds for which a request has been sent and nothing has been answered."""
+        return time.monotonic() - self._heard if self._unanswered else 0.0
 
     def connect(self, file: str, timeout: float = 5.0) -> None:
         """Connect to the kvcl_serve whose address is in the file, in timeout seconds, and wait as long for its first
@@ -233,6 +240,9 @@ class StoreClient:
         if comm is None:
             raise RankFailed("the store's server is not connected")
         reply = bytearray(_REPLY.size + body_max + TEXT_MAX)
+        if self._unanswered == 0:
+            self._heard = time.monotonic()
+        self._unanswered += 1
         try:
             received = comm.recv_bytes(0, TAG_REPLY, reply, timeout=timeout)
             sent = comm.send_bytes(0, TAG_REQUEST, message, timeout=timeout)
@@ -242,6 +252,9 @@ class StoreClient:
             if self._comm is comm:
                 self._comm = None  # the order of later replies is unknown
             raise
+        finally:
+            self._unanswered -= 1
+            self._heard = time.monotonic()
         size = received.result().bytes
         if size >= _REPLY.size:
             version, status, echo, value, body_len, text_len = _REPLY.unpack_from(reply)

@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import signal
 import subprocess
 import sys
 
@@ -16,6 +17,9 @@ from kvcl.vllm._plan import Load, Plan, Save, part_name
 from kvcl.vllm._tier_jobs import TierJobs, options_of
 from kvcl.vllm._transfers import Transfers
 from kvcl.vllm._watch import Watch
+
+from test_client import Server, home  # noqa: F401
+from test_engines import until
 
 FIELDS = {"model": "m", "dtype": "bf16", "block size": 16, "KV heads": 8}
 
@@ -44,6 +48,7 @@ def test_options_have_defaults_and_are_listed():
     ({"store": "/s", "min_tokens": 1.5}, "option min_tokens is 1.5: a number is needed, at least 0, without"),
     ({"store": 5}, "option store is 5: a string is needed"),
     ({}, "option store is missing"),
+    ({"store": "/a,,/b"}, "option store is missing"),
 ])
 def test_wrong_options_are_refused_by_name(given, sentence):
     with pytest.raises(ValueError, match=sentence.replace("?", r"\?").replace("+", r"\+")):
@@ -354,6 +359,35 @@ def test_a_link_waits_no_longer_than_its_patience(monkeypatch):
     call.wait_step = wait_step
     Link({}, logging.getLogger("test"), "").wait(call, 1.0)
     assert clock[0] == 101.0
+
+
+def test_a_link_changes_to_another_rank_when_its_own_is_killed_or_silent(home, tmp_path):  # noqa: F811
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    servers = [Server(tmp_path / name) for name in ("one", "two")]
+    options = {**_options.read({"store": f"{tmp_path}/no, {servers[0].file},{servers[1].file}"}), "retry": 0.05,
+               "match_timeout": 0.4}
+    link = Link(options, logging.getLogger("test"), _fields.text(FIELDS, ""))
+
+    def connected(times):
+        until(lambda: link.ready() and link.connections == times)
+        call = link.client.match(hashes(3))
+        until(lambda: link.progress() or call.done)
+        return call
+
+    try:
+        link.start()
+        assert connected(1).result == 0
+        servers[0].process.send_signal(signal.SIGSTOP)
+        assert connected(1).error is not None  # long before the timeout of 10 s
+        assert connected(2).result == 0
+        servers[0].process.send_signal(signal.SIGCONT)
+        servers[1].end(signal.SIGKILL)
+        assert connected(2).error is not None  # by which it is noticed
+        assert connected(3).result == 0
+    finally:
+        link.close()
+        servers[0].end(signal.SIGKILL)
 
 
 def test_a_lookup_without_store_answer_or_time_is_a_miss():

@@ -7,11 +7,13 @@ Every change is logged once: that there is no store and why, that it was taken u
 import logging
 import threading
 import time
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 import kvcl
 
 from . import _fields
+
+ALONE, EACH = 5.0, 1.0  # seconds that connecting to a rank may take: to the only one, and to one of several
 
 
 class Link:
@@ -30,6 +32,8 @@ class Link:
         self._wake = threading.Event()
         self._closing = False
         self._told = ""
+        self._files = [one.strip() for one in options["store"].split(",")] if options else []
+        self._at = 0  # of the file to begin with
         self.client: Optional[kvcl.StoreClient] = None
         self.connections = 0
         self.tried = threading.Event()  # prepare() has returned, or the first attempt has failed
@@ -52,6 +56,8 @@ class Link:
         client = self.client
         if client is not None:
             client.progress()
+            if client.connected and len(self._files) > 1 and client.silent > self._options["match_timeout"] / 2:
+                client.close()
             if not client.connected:
                 self._lose(client)
         if self._retired:
@@ -69,6 +75,7 @@ class Link:
             self._log.warning("KVCL: the connection to the store is lost: serving without reuse of KV cache from it "
                               "until it is back")
             self._retired.append(client)
+            self._at += 1  # another rank of the store may answer
             self.client = None
             self._wake.set()
 
@@ -126,13 +133,27 @@ class Link:
             self.tried.set()
         if self._options["store"] == "none":
             return
-        client = kvcl.StoreClient(self._context, block_bytes=self._block_bytes, text=self._text,
-                                  timeout=self._options["timeout"], layers=self._layers)
-        client.connect(self._options["store"], min(5.0, self._options["timeout"]))
+        client, file = self._reach(self._context)
         self.connections += 1
         self._told = ""
-        self._log.info("KVCL: connected to the store of %s", self._options["store"])
+        self._log.info("KVCL: connected to the store of %s", file)
         differs = _fields.explain(self._text, client.others)
         if differs is not None:
             self._log.warning("KVCL: no other engine of this store shares blocks with this one: %s", differs)
         self.client = client
+
+    def _reach(self, context: kvcl.Context) -> Tuple[kvcl.StoreClient, str]:
+        """A client of the first rank that answers, and its file. Raises what the last failed with."""
+        alone = len(self._files) == 1
+        for attempt in range(len(self._files)):
+            file = self._files[(self._at + attempt) % len(self._files)]
+            client = kvcl.StoreClient(context, block_bytes=self._block_bytes, text=self._text,
+                                      timeout=self._options["timeout"], layers=self._layers)
+            try:
+                client.connect(file, min(ALONE if alone else EACH, self._options["timeout"]))
+                self._at += attempt
+                return client, file
+            except (kvcl.KvclError, OSError):
+                if attempt == len(self._files) - 1:
+                    raise
+        raise AssertionError("there is no file")

@@ -6,8 +6,9 @@ from .. import _options
 from .._options import Option
 
 OPTIONS = (
-    Option("store", "", "the file with the address of kvcl_serve (its --clients); required. It may appear later. none: "
-           "no store, for prefill and decode apart with handover direct"),
+    Option("store", "", "the file with the address of kvcl_serve (its --clients); required. It may appear later. "
+           "Files of several ranks, with commas: the engine changes to another one when its own is lost or silent. "
+           "none: no store, for prefill and decode apart with handover direct"),
     Option("secret_file", "", "the job's secret; default: KVCL_SECRET_FILE"),
     Option("path", "", "auto, shm, tcp or rdma; default: KVCL_PATH"),
     Option("tenant", "", "engines of different tenants share no blocks"),
@@ -37,7 +38,7 @@ OPTIONS = (
 def read(given: Mapping[str, Any]) -> Dict[str, Any]:
     """The value of every option. ValueError names what is wrong."""
     out = _options.read("kv_connector_extra_config", OPTIONS, given)
-    if not out["store"]:
+    if not all(one.strip() for one in out["store"].split(",")):
         raise ValueError("option store is missing: name the file that kvcl_serve --clients writes")
     if out["store"] == "none" and out["handover"] != "direct":
         raise ValueError("option store is none: handover store needs one")

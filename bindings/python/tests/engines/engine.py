@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,15 +39,33 @@ def end():
 class Server:
     """kvcl_serve alone; its clients find it by a file in this folder."""
 
-    def __init__(self, file="store", pool="64M", block=PART):
+    def __init__(self, file="store", pool="64M", block=PART, env=None, options=()):
+        """env: of a rank of a job, whose others are started beside it: call started() when all are."""
         self.file = os.path.abspath(file)
         self.process = subprocess.Popen([os.environ["TEST_KVCL_SERVE"], "--block", str(block), "--pool", pool,
-                                         "--clients", self.file], stdout=subprocess.PIPE, text=True)
+                                         "--clients", self.file, *options], stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **(env or {})})
+        if env is None:
+            self.started()
+
+    def started(self):
         assert "blocks of" in self.process.stdout.readline(), "kvcl_serve has not started"
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         self.process.wait(60)
+
+
+def job(size, names, **settings):
+    """The ranks of a kvcl_serve of so many, a Server each."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        port = door.getsockname()[1]
+    ranks = [Server(name, env={"KVCL_RENDEZVOUS": f"tcp://127.0.0.1:{port}", "KVCL_SIZE": str(size),
+                               "KVCL_RANK": str(rank)}, **settings) for rank, name in enumerate(names)]
+    for one in ranks:
+        one.started()
+    return ranks
 
 
 class Lines:
@@ -73,6 +92,18 @@ def start(options=None, role="kv_both", model="model", **settings):
             kv_connector="KVCLConnector", kv_connector_module_path="kvcl.vllm", kv_role=role,
             kv_connector_extra_config=options)
     return LLM(model, max_model_len=2048, enforce_eager=True, disable_log_stats=False, **settings)
+
+
+def greedy(tokens):
+    from vllm import SamplingParams
+    return SamplingParams(temperature=0, max_tokens=tokens)
+
+
+def seed():
+    """Of TEST_SEED, or of the clock; printed."""
+    number = int(os.environ.get("TEST_SEED") or time.time_ns() % 1000000)
+    say(f"TEST_SEED={number}")
+    return number
 
 
 def generate(llm, prompts=None, tokens=16, params=None):

@@ -21,7 +21,7 @@ export TEST_KVCL_SERVE PYTHONPATH KVCL_SECRET_FILE
 "$python" -c 'import kvcl' || skip "$python cannot load the bindings, which were built for ${PYTHON:-another Python}"
 has vllm vLLM
 base || exit 1
-[ $# -gt 0 ] || set -- calls store layers hybrid handover tier tp
+[ $# -gt 0 ] || set -- calls store ranks layers hybrid handover tier tp
 for each; do
   one "$each" timeout -k 10 3600 "$python" "$engines/vllm_$each.py"
 done
