@@ -50,6 +50,7 @@
 #include <kvcl/kvcl_ep_step.h>
 #include <kvcl/kvcl_key.h>
 #include <kvcl/kvcl_store.h>
+#include <kvcl/kvcl_ep_restore.h>
 #include <kvcl/kvcl_store_value.h>
 #include <kvcl/kvcl_store_admin.h>
 #include <kvcl/kvcl_store_events.h>

@@ -131,8 +131,35 @@ KVCL_API kvcl_status_t kvcl_ep_renormalise(void *out, kvcl_dtype_t dtype, uint32
                                            const int64_t *ids, const float *weights, uint32_t top_k, const float *lost,
                                            uint8_t *hopeless, uint32_t *n_hopeless_p) KVCL_MUST_CHECK;
 
+/**
+ * Replace the map and the mask together, under one number: between two steps, on all ranks that are to be active, with
+ * the same number, params and placement, which they have agreed on. Local: no message is sent; messages of other
+ * numbers are not read. Steps are counted from 1 again, and the first ones have the longer deadline. Until then the old
+ * map and mask serve. Ranks that were skipped take part again where the params say so, if they activate the same.
+ * @param number     more than the last one; a handle begins with 0, without a map.
+ * @param params     layers, experts, slots, ranks and active are read, and KVCL_EP_HOLES.
+ * @param placement  [layers][slots]; copied. NULL: the map stays.
+ * @return KVCL_OK; KVCL_ERR_STALE: the number does not rise; KVCL_ERR_INVALID_PARAM: params (as kvcl_ep_place), other
+ *         slots or ranks than the handle's, this rank is not active, a slot of a rank that is not active holds an
+ *         expert, an expert is in no slot (without KVCL_EP_HOLES), or a combine is due; KVCL_ERR_OUT_OF_RANGE: a slot
+ *         names no expert; KVCL_ERR_NO_MEMORY. Then the old map and mask stay.
+ */
+KVCL_API kvcl_status_t kvcl_ep_activate(kvcl_ep_h ep, uint64_t number, const kvcl_ep_params_t *params,
+                                        const int32_t *placement) KVCL_MUST_CHECK;
+
+/**
+ * The slots of chosen experts, for kvcl_ep_dispatch: an expert with several copies on active ranks gets them in turn,
+ * token by token; without one its id becomes KVCL_EP_ID_LOST. Local; does not block.
+ * @param experts  [n_tokens][top_k]: experts of the map's layer; KVCL_EP_ID_NONE and KVCL_EP_ID_LOST stay.
+ * @param [out] ids  [n_tokens][top_k]; may be experts itself. Untouched on failure.
+ * @return KVCL_OK; KVCL_ERR_OUT_OF_RANGE: the layer, or an expert (names the token and its place);
+ *         KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_ep_choose(kvcl_ep_h ep, uint32_t layer, const int64_t *experts, uint32_t n_tokens,
+                                      uint32_t top_k, int64_t *ids) KVCL_MUST_CHECK;
+
 /*
- * The mask as plain memory, for a kernel or a framework: fixed for ever. To read it consistently: read generation
+ * The mask and the map as plain memory, for a kernel or a framework: fixed for ever. To read it consistently: read generation
  * (acquire) until it is even, read the rest, read generation again; repeat if it has changed.
  */
 typedef struct kvcl_ep_mask {
@@ -141,6 +168,10 @@ typedef struct kvcl_ep_mask {
     uint64_t step;       /* the last one begun */
     uint32_t ranks;
     uint32_t n_active;
+    uint32_t layers;     /* of the map; 0: none was activated */
+    uint32_t experts;    /* the same */
+    const int32_t *placement; /* [layers][slots]; its memory stays as it is until the activation after the next, or
+                                 kvcl_ep_close */
     int32_t  active[KVCL_EP_MAX_RANKS]; /* 1: takes part; 0: is skipped, or beyond ranks */
 } kvcl_ep_mask_t;
 

@@ -85,7 +85,7 @@ static void run(kvcl_ep_h ep, const void *x, const int64_t *ids, uint32_t n_toke
     uint32_t       r;
 
     kvcl_ep_msgs_learn(ep);
-    kvcl_ep_masks_show(&ep->masks, &ep->turn);
+    kvcl_ep_masks_show(&ep->masks, &ep->turn, &ep->maps[ep->map]);
     kvcl_ep_route_make(&ep->route, &ep->dims, ids, n_tokens, top_k, ep->masks.mask->active);
     for (r = 0; r < ep->dims.ranks; ++r) {
         ep->rows_to[r] = kvcl_ep_route_rows(&ep->route, &ep->dims, r);

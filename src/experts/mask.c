@@ -35,7 +35,7 @@ void kvcl_ep_masks_fini(kvcl_ep_masks_t *masks)
 #define STORE(_to, _value) __atomic_store_n(&(_to), (_value), __ATOMIC_RELAXED)
 #define LOAD(_from)        __atomic_load_n(&(_from), __ATOMIC_RELAXED)
 
-void kvcl_ep_masks_show(kvcl_ep_masks_t *masks, const kvcl_ep_turn_t *turn)
+void kvcl_ep_masks_show(kvcl_ep_masks_t *masks, const kvcl_ep_turn_t *turn, const kvcl_ep_map_t *map)
 {
     kvcl_ep_mask_t *mask      = masks->mask;
     const uint64_t generation = LOAD(mask->generation);
@@ -51,6 +51,9 @@ void kvcl_ep_masks_show(kvcl_ep_masks_t *masks, const kvcl_ep_turn_t *turn)
     STORE(mask->n_active, n);
     STORE(mask->number, turn->number);
     STORE(mask->step, turn->step);
+    STORE(mask->layers, map->layers);
+    STORE(mask->experts, map->experts);
+    STORE(mask->placement, (const int32_t *)map->placement);
     __atomic_store_n(&mask->generation, generation + 2, __ATOMIC_RELEASE);
 }
 

@@ -110,6 +110,8 @@ static void fini(kvcl_ep_h ep)
     kvcl_ep_route_fini(&ep->route);
     kvcl_ep_inbox_fini(&ep->inbox);
     kvcl_ep_masks_fini(&ep->masks);
+    kvcl_ep_map_fini(&ep->maps[0]);
+    kvcl_ep_map_fini(&ep->maps[1]);
     free(ep->turn.peers);
     free(ep->numbers);
     free(ep->rows_to);
@@ -278,7 +280,7 @@ kvcl_status_t kvcl_ep_open(kvcl_comm_h comm, const kvcl_ep_open_params_t *params
     }
     kvcl_ep_turn_activate(&ep->turn, 0, NULL);
     kvcl_ep_msgs_listen(ep);
-    kvcl_ep_masks_show(&ep->masks, &ep->turn);
+    kvcl_ep_masks_show(&ep->masks, &ep->turn, &ep->maps[ep->map]);
     *ep_p = ep;
     return KVCL_OK;
 }

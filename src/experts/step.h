@@ -10,6 +10,7 @@
 #ifndef KVCL_EXPERTS_STEP_H
 #define KVCL_EXPERTS_STEP_H
 
+#include "ep/ep_map.h"
 #include "ep/ep_step.h"
 #include "ep/ep_turn.h"
 #include "experts/mask.h"
@@ -54,6 +55,8 @@ struct kvcl_ep {
     atomic_flag     busy;
     kvcl_ep_turn_t  turn;
     kvcl_ep_masks_t masks;
+    kvcl_ep_map_t   maps[2];
+    unsigned        map;            /* of maps: the current one */
     kvcl_ep_route_t route;
     kvcl_ep_inbox_t inbox;
     kvcl_ep_rows_t  x, in, y, back; /* this rank's tokens; others' tokens here; their outputs; this rank's outputs */

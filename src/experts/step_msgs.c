@@ -343,5 +343,5 @@ void kvcl_ep_msgs_run(kvcl_ep_h ep)
     }
     collect(ep, KVCL_EP_OP_OF_CALL, KVCL_EP_OPS);
     kvcl_ep_turn_end(&ep->turn);
-    kvcl_ep_masks_show(&ep->masks, &ep->turn);
+    kvcl_ep_masks_show(&ep->masks, &ep->turn, &ep->maps[ep->map]);
 }

@@ -55,6 +55,7 @@ static void params()
     kvcl_reshard_params_t reshard = KVCL_RESHARD_PARAMS_INIT;
     kvcl_ep_params_t      experts = KVCL_EP_PARAMS_INIT;
     kvcl_ep_open_params_t step    = KVCL_EP_OPEN_PARAMS_INIT;
+    kvcl_ep_weights_t     weights = KVCL_EP_WEIGHTS_INIT;
     kvcl_store_stats_t    stats   = KVCL_STORE_STATS_INIT;
     kvcl_recv_info_t      info    = KVCL_RECV_INFO_INIT;
     kvcl_mem_params_t     mem     = KVCL_MEM_PARAMS_INIT;
@@ -68,6 +69,7 @@ static void params()
     IS((init.size == sizeof(init)) && (init.rank == -1) && (xfer.size == sizeof(xfer)));
     IS((store.size == sizeof(store)) && (reshard.size == sizeof(reshard)) && (rights == KVCL_READ_WRITE));
     IS((experts.size == sizeof(experts)) && (experts.active == nullptr) && (KVCL_EP_COPIES_MAX(6, 8) == 3));
+    IS((step.size == sizeof(step)) && (step.dtype == KVCL_DTYPE_BF16) && (weights.size == sizeof(weights)));
     IS((cache.size == sizeof(cache)) && (cache.kind == KVCL_MEM_HOST) && (cache.bases == nullptr));
     IS((stats.size == sizeof(stats)) && (counts.size == sizeof(counts)) && (stats.sizes[7].takes == 0));
     IS((info.size == sizeof(info)) && (mem.size == sizeof(mem)) && (oob.size == sizeof(oob)) && (oob.nranks == 0));

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Dispatch and combine: ranks that die and are late, on every path.
+# Dispatch and combine: ranks that die and are late; experts that are restored; on every path.
 #   gate   3 ranks over each path, 1 rank alone
 #   night  also 2 and 6 ranks, and without eager bytes
 set -eu
@@ -30,6 +30,9 @@ check() {
 check "alone" "$tests/ep_step" 1
 for path in shm tcp; do
   check "3 ranks over $path" env KVCL_PATH=$path KVCL_NET=lo "$tests/ep_step" 3
+done
+for path in shm tcp; do
+  check "restoring over $path" env KVCL_PATH=$path KVCL_NET=lo "$tests/ep_restore"
 done
 if [ "$ring" = night ]; then
   check "2 ranks" "$tests/ep_step" 2
