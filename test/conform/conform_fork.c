@@ -4,6 +4,8 @@
  */
 #include "conform.h"
 
+#include <execinfo.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,18 @@ typedef struct inherited {
     } while (0)
 #define REFUSED(_call) MUST(((_call) == KVCL_ERR_DEAD_HANDLE) && (strstr(kvcl_last_error(), "fork") != NULL))
 
+/* A call blocks: says where. */
+static void blocked(int signo)
+{
+    static const char said[] = "child: a call blocks\n";
+    void              *at[32];
+
+    (void)signo;
+    (void)!write(STDERR_FILENO, said, sizeof(said) - 1);
+    backtrace_symbols_fd(at, backtrace(at, 32), STDERR_FILENO);
+    _exit(1);
+}
+
 static void child(const inherited_t *from)
 {
     kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
@@ -49,7 +63,8 @@ static void child(const inherited_t *from)
     char               buf[64];
     int                fd;
 
-    alarm(CHILD_S); /* a call that blocks ends the child by a signal, which the parent detects */
+    signal(SIGALRM, blocked);
+    alarm(CHILD_S);
     REFUSED(kvcl_get_bytes(from->mem->of[cf_after(from->cf)], 0, buf, sizeof(buf), NULL, &req));
     REFUSED(kvcl_send_bytes(from->cf->world, cf_after(from->cf), 1, "x", 1, NULL, &req));
     REFUSED(kvcl_barrier(from->cf->world, NULL, &req));
@@ -106,6 +121,7 @@ static void parent_goes_on(cf_t *cf)
         cf_fence(cf);
         work(cf, &mem);
         fflush(stdout);
+        (void)backtrace(&(void *){NULL}, 1); /* its first call allocates */
         pid = fork();
         CF_CHECK(cf, pid >= 0);
         if (pid == 0) {
