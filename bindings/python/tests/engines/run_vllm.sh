@@ -3,6 +3,7 @@
 # compared with what it generates without the connector.
 #   TEST_ENGINES=DIR   a virtual environment of engines.lock
 # Both rings run the same; arguments are the tests to run: run_vllm.sh store handover
+#   TEST_REQUESTS=60   of the test "random"; 400 take 3 to 4 minutes on two cores
 # TEST_TIMEOUT: 3600
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
@@ -21,7 +22,7 @@ export TEST_KVCL_SERVE PYTHONPATH KVCL_SECRET_FILE
 "$python" -c 'import kvcl' || skip "$python cannot load the bindings, which were built for ${PYTHON:-another Python}"
 has vllm vLLM
 base || exit 1
-[ $# -gt 0 ] || set -- calls store ranks layers hybrid handover tier tp
+[ $# -gt 0 ] || set -- calls store ranks layers hybrid handover tier tp random
 for each; do
   one "$each" timeout -k 10 3600 "$python" "$engines/vllm_$each.py"
 done
