@@ -118,6 +118,18 @@ static void yield_lock(kvcl_engine_t *eng)
     pthread_mutex_lock(&eng->lock);
 }
 
+/* The transports could not be armed. */
+static void refused(kvcl_engine_t *eng, kvcl_spin_t *spin)
+{
+    if (!kvcl_spin_naps(spin)) {
+        yield_lock(eng);
+        return;
+    }
+    pthread_mutex_unlock(&eng->lock);
+    (void)usleep(KVCL_SPIN_NAP_US);
+    pthread_mutex_lock(&eng->lock);
+}
+
 void *kvcl_engine_thread(void *arg)
 {
     kvcl_context_h ctx  = arg;
@@ -156,7 +168,7 @@ void *kvcl_engine_thread(void *arg)
             thread_sleep(ctx, kvcl_heap_min_key(&eng->timers));
             last = kvcl_now_ns();
         } else {
-            yield_lock(eng);
+            refused(eng, &eng->thread_spin);
         }
     }
     pthread_mutex_unlock(&eng->lock);
@@ -228,7 +240,7 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
             poller_sleep(ctx, (until < deadline_ns) ? until : deadline_ns);
             last = kvcl_now_ns() - eng->waiter_spin.most_ns; /* after a sleep: no spin until the next event */
         } else {
-            yield_lock(eng);
+            refused(eng, &eng->waiter_spin);
         }
     }
     kvcl_spin_found(&eng->waiter_spin);

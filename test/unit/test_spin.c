@@ -97,6 +97,25 @@ START_TEST(without_time_a_wait_never_polls)
 }
 END_TEST
 
+/* The first refusal may be of an event that has just come; a sleep or an event ends the row. */
+START_TEST(a_thread_that_may_not_sleep_takes_naps)
+{
+    kvcl_spin_t spin = {.most_ns = MOST_NS};
+    unsigned    i;
+
+    for (i = 0; i < 3; ++i) {
+        ck_assert(!kvcl_spin_naps(&spin));
+        ck_assert(kvcl_spin_naps(&spin));
+        ck_assert(kvcl_spin_naps(&spin));
+        if (i == 0) {
+            kvcl_spin_found(&spin);
+        } else {
+            kvcl_spin_slept(&spin);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("spin");
@@ -107,6 +126,7 @@ int main(void)
     tcase_add_test(tc, polling_comes_back_soon);
     tcase_add_test(tc, one_wait_in_vain_changes_nothing);
     tcase_add_test(tc, without_time_a_wait_never_polls);
+    tcase_add_test(tc, a_thread_that_may_not_sleep_takes_naps);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
