@@ -102,6 +102,10 @@ class Work(dist.Work):
             self._keep = None
             self._after = []
 
+    def then(self, steps: Sequence[Callable[[], Any]]) -> None:
+        """Before anyone waits for it: steps that follow the others."""
+        self._after += steps
+
     def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:  # type: ignore[override]
         seconds = timeout.total_seconds() if timeout is not None else 0.0
         self._finish(seconds if seconds > 0 else None)
@@ -160,6 +164,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._context = context  # the group that owns it closes it
         self._timeout = timeout
         self._futures: Optional[_Finisher] = None
+        self._spare: Optional[torch.Tensor] = None
 
     # ---- what torch asks of a group ----
 
@@ -260,19 +265,37 @@ class ProcessGroup(dist.ProcessGroup):
                                             timeout=self._limit(opts))
         return Work(self, [request], [output], after)
 
-    def _parts(self, like: torch.Tensor, parts: Sequence[torch.Tensor], what: str) -> torch.Tensor:
+    def _borrow(self, size: int, after: List[Callable[[], Any]]) -> torch.Tensor:
+        """Bytes for a collective, given back at its end. The group keeps one such buffer: the pages of a new one of 64
+        MiB cost more than the collective."""
+        kept, self._spare = self._spare, None
+        buffer = kept if kept is not None and kept.numel() >= size else torch.empty(size, dtype=torch.uint8)
+
+        def give_back() -> None:
+            kept = self._spare
+            if kept is None or kept.numel() < buffer.numel():
+                self._spare = buffer
+
+        after.append(give_back)
+        return buffer[:size]
+
+    def _parts(self, like: torch.Tensor, parts: Sequence[torch.Tensor], what: str,
+               after: List[Callable[[], Any]]) -> torch.Tensor:
+        """A row for each rank."""
         if len(parts) != self.size() or any(p.numel() != like.numel() or p.dtype != like.dtype for p in parts):
             raise ValueError(f"{what}: a list of {self.size()} tensors of {like.numel()} elements of {like.dtype} is "
                              "needed, one for each rank")
-        return torch.empty((self.size(), like.numel()), dtype=like.dtype)
+        flat = self._borrow(self.size() * like.numel() * like.element_size(), after)
+        return flat.view(like.dtype).view(self.size(), like.numel())
 
     @staticmethod
     def _give(flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
         for row, part in zip(flat, parts):
             part.copy_(row.view(part.shape))
 
-    def _take(self, like: torch.Tensor, parts: Sequence[torch.Tensor], what: str) -> torch.Tensor:
-        flat = self._parts(like, parts, what)
+    def _take(self, like: torch.Tensor, parts: Sequence[torch.Tensor], what: str,
+              after: List[Callable[[], Any]]) -> torch.Tensor:
+        flat = self._parts(like, parts, what, after)
         for row, part in zip(flat, parts):
             row.copy_(part.reshape(-1))
         return flat
@@ -280,23 +303,25 @@ class ProcessGroup(dist.ProcessGroup):
     def allgather(self, outputs: List[List[torch.Tensor]], tensors: List[torch.Tensor],
                   opts: Any = None) -> Work:
         tensor, parts = _one(tensors), outputs[0]
-        flat = self._parts(tensor, parts, "all_gather")
+        after: List[Callable[[], Any]] = []
+        flat = self._parts(tensor, parts, "all_gather", after)
         request = self.comm.all_gather_into(_bytes(tensor.contiguous()), _bytes(flat), timeout=self._limit(opts))
-        return Work(self, [request], list(parts), [lambda: self._give(flat, parts)])
+        return Work(self, [request], list(parts), [lambda: self._give(flat, parts), *after])
 
     def gather(self, outputs: List[List[torch.Tensor]], tensors: List[torch.Tensor],
                opts: Any = None) -> Work:
         tensor, here = _one(tensors), _root(opts) == self.rank()
-        flat = self._parts(tensor, outputs[0], "gather") if here else None
+        after: List[Callable[[], Any]] = []
+        flat = self._parts(tensor, outputs[0], "gather", after) if here else None
         request = self.comm.gather(_root(opts), _bytes(tensor.contiguous()),
                                    None if flat is None else _bytes(flat), timeout=self._limit(opts))
         return Work(self, [request], list(outputs[0]) if here else [],
-                    [lambda: self._give(flat, outputs[0])] if flat is not None else [])
+                    [lambda: self._give(flat, outputs[0]), *after] if flat is not None else [])
 
     def scatter(self, outputs: List[torch.Tensor], tensors: List[List[torch.Tensor]],
                 opts: Any = None) -> Work:
         output, after = _one(outputs), []  # type: ignore[var-annotated]
-        flat = self._take(output, tensors[0], "scatter") if _root(opts) == self.rank() else None
+        flat = self._take(output, tensors[0], "scatter", after) if _root(opts) == self.rank() else None
         request = self.comm.scatter(_root(opts), None if flat is None else _bytes(flat),
                                     _bytes(self._into(output, after)), timeout=self._limit(opts))
         return Work(self, [request], [output], after)
@@ -311,8 +336,10 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs: List[torch.Tensor], tensors: List[List[torch.Tensor]],
                        opts: Any = None) -> Work:
-        output = _one(outputs)
-        return self.reduce_scatter_single(output, self._take(output, tensors[0], "reduce_scatter"), opts)
+        output, after = _one(outputs), []  # type: ignore[var-annotated]
+        work = self.reduce_scatter_single(output, self._take(output, tensors[0], "reduce_scatter", after), opts)
+        work.then(after)
+        return work
 
     def _all(self, works: List[Work]) -> Work:
         return Work(self, [], [t for work in works for t in work._result], [work.wait for work in works])
