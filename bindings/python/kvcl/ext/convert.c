@@ -175,7 +175,12 @@ static int u32s_from_buffer(PyObject *arg, const char *what, uint32_t **values_p
         PyErr_NoMemory();
         return -1;
     }
-    for (i = 0; i < n; ++i) {
+    i = 0;
+    if ((view.itemsize == 4) && (strchr("IL", code) != NULL)) { /* as the library has them */
+        memcpy(values, view.buf, (size_t)view.len);
+        i = n;
+    }
+    for (; i < n; ++i) {
         if (item_of((const char *)view.buf + i * (size_t)view.itemsize, code, view.itemsize, &value) != 0) {
             PyErr_Format(PyExc_ValueError, "%s[%zu] does not fit in 32 bits", what, i);
             free(values);
@@ -188,6 +193,23 @@ static int u32s_from_buffer(PyObject *arg, const char *what, uint32_t **values_p
     *values_p = values;
     *n_p      = n;
     return 1;
+}
+
+/* Of an int, as most elements of a long list are: no Python code can run. @return false: by kvpy_u64. */
+static bool u32_of_int(PyObject *item, uint32_t *value)
+{
+    long long wide;
+
+    if (!PyLong_CheckExact(item)) {
+        return false;
+    }
+    wide = PyLong_AsLongLong(item);
+    if ((wide < 0) || (wide > UINT32_MAX)) {
+        PyErr_Clear(); /* too large for a long long */
+        return false;
+    }
+    *value = (uint32_t)wide;
+    return true;
 }
 
 int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
@@ -218,7 +240,12 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
         return -1;
     }
     for (i = 0; i < n; ++i) {
-        if (kvpy_u64(PyTuple_GetItem(seq, (Py_ssize_t)i), what, UINT32_MAX, &value) != 0) {
+        PyObject *item = PyTuple_GetItem(seq, (Py_ssize_t)i);
+
+        if (u32_of_int(item, &values[i])) {
+            continue;
+        }
+        if (kvpy_u64(item, what, UINT32_MAX, &value) != 0) {
             free(values);
             Py_DECREF(seq);
             return -1;
@@ -237,6 +264,10 @@ static int key_of(PyObject *item, kvcl_key_t *key)
 {
     kvpy_buf_t buf;
 
+    if (PyBytes_CheckExact(item) && (PyBytes_Size(item) == (Py_ssize_t)sizeof(key->bytes))) { /* most are */
+        memcpy(key->bytes, PyBytes_AsString(item), sizeof(key->bytes));
+        return 0;
+    }
     if (kvpy_buf_take(item, 0, &buf) != 0) {
         return -1;
     }
