@@ -37,11 +37,11 @@ KVCL_API kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t l
 
 /*
  * What the calls below have in common. Buffers are the caller's, host memory or a device's (see below), and belong to
- * the call until its request is complete: in is only read. in and out share no byte, unless a call names the place where
- * in may be. What all ranks must give equally (root, length or count, type, operation) is compared with each message: a
- * rank that learns of a difference ends with KVCL_ERR_INVALID_PARAM, and so do the others, unless they have finished; a
- * rank that gives no bytes sends no message, and the others end by their deadline. After a failure out holds any bytes;
- * in is unchanged.
+ * the call until its request is complete: in is only read. in and out share no byte, unless a call names the place
+ * where in may be. What all ranks must give equally (root, length or count, type, operation) is compared with each
+ * message: a rank that learns of a difference ends with KVCL_ERR_INVALID_PARAM, and so do the others, unless they have
+ * finished; a rank that gives no bytes sends no message, and the others end by their deadline. After a failure out
+ * holds any bytes; in is unchanged.
  * @a params: timeout_ns, cb, cb_arg and queue, and the flag and the stream below; NULL, and @a req_p NULL: as in
  * kvcl_xfer.h. Any thread.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNKNOWN_RANK (root), KVCL_ERR_NO_MEMORY. Later, by the request: the
@@ -53,17 +53,24 @@ KVCL_API kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t l
  * for KVCL_MEM_AUTO. All ranks of a call give the flag, or none does; with it each may have host memory or device
  * memory. Where they differ, the call ends with KVCL_ERR_INVALID_PARAM or by its deadline.
  *
- * The ranks agree on the way of each call; it goes by the host: each rank copies what it gives to the host, the
- * collective runs there, and the result is copied to the device. So the result is that of host memory, bit by bit.
+ * The ranks agree on the way of each call. It goes by NCCL, through an ncclComm of the communicator's own, where both
+ * buffers of every rank are memory of one device, the ranks have the same version of NCCL and each has a GPU of its
+ * own, KVCL_NCCL=no is set on none, and NCCL has the type and the operation: all but the bitwise operations, u16 and
+ * i16. Otherwise it goes by the host: each rank copies what it gives to the host, the collective runs there, and the
+ * result is copied to the device. Then the result is that of host memory, bit by bit; of NCCL, sums and products of
+ * floats may be rounded in another order, and a NaN may lose against a number in a minimum or maximum.
+ * kvcl_query_nccl() says whether this process has NCCL.
  *
  * Order: params.stream as in kvcl_xfer.h: no byte is read or written before that stream has finished the work that it
- * was given before the call; it implies the flag. Without a stream the caller synchronises it first. When the request is complete, the
- * result is in place for any stream. Calls with the flag on one communicator run one after another, each after the
- * agreement of all ranks. The call itself waits for no device. Memory of at most four devices per communicator.
+ * was given before the call; it implies the flag. Without a stream the caller synchronises it first. When the request
+ * is complete, the result is in place for any stream. Calls with the flag on one communicator run one after another,
+ * each after the agreement of all ranks. The call itself waits for no device. Memory of at most four devices per
+ * communicator.
  *
  * The end of a failed call takes longer than its deadline while the device still uses the buffers, 5 s at most; the log
- * then names a device that does not let go of them. More errors, by the request: KVCL_ERR_IO (the device failed),
- * KVCL_ERR_NO_MEMORY (on the host). By the call: KVCL_ERR_INVALID_PARAM (the allocation is shorter), KVCL_ERR_IO.
+ * then says that they must not be freed, and later calls of the communicator with the flag fail with KVCL_ERR_IO. More
+ * errors, by the request: KVCL_ERR_IO (the device or NCCL failed, on any rank), KVCL_ERR_NO_MEMORY (on the host). By
+ * the call: KVCL_ERR_INVALID_PARAM (the allocation is shorter), KVCL_ERR_IO.
  */
 
 /* The type of an element; buffers are aligned to its size. Append only. */

@@ -54,6 +54,8 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_COLL_TABLE", NULL, STRING, coll_table, 0, 0, NULL,
         "collective algorithms by path and size; overrides the built-in table (kvcl_info --colls prints it)"),
     ROW("KVCL_COLL_CHUNK", "1M", SIZE, coll_chunk, 4096, 1ll << 30, NULL, "pipeline chunk of collectives"),
+    ROW("KVCL_NCCL", "yes", BOOL, nccl, 0, 0, NULL,
+        "collectives on device memory by NCCL where all ranks have it and a GPU each; no: by the host"),
     ROW("KVCL_INLINE_COPY", "4M", SIZE, inline_copy, 0, 1ll << 40, NULL,
         "over shared memory, and into this rank's pool, up to this size is copied inside the posting call"),
     ROW("KVCL_FRAME", "0", SIZE, frame, 0, 1 << 26, NULL,

@@ -27,6 +27,7 @@ typedef struct kvcl_config {
     uint64_t keepalive_ns;
     char     *coll_table;
     uint64_t coll_chunk;
+    int      nccl;
     uint64_t inline_copy;
     uint64_t frame;
     int64_t  window;
@@ -54,7 +55,7 @@ typedef struct kvcl_config {
     uint64_t warm_ns;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 41 };
+enum { KVCL_CONFIG_ROWS = 42 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

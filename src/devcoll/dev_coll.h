@@ -6,10 +6,11 @@
  * collectives use numbers. A collective has these steps:
  *   STREAM  wait for the engine's stream
  *   AGREE   an allgather of offers (dev_offer.h): every rank decides the same way
- *   then    copy what is given to the host, the same collective of host memory, copy the result to the device
+ *   then by the host: copy what is given to the host, the same collective of host memory, copy the result to the device
+ *   or by NCCL (dev_nccl.c): make an ncclComm if there is none that all ranks have, run it, wait for its stream
  * The number of each step is made of the collective's own, so ranks that skip a step after a failure remain in step.
  *
- * Posting calls and other threads never wait for a device; the runner does. kvcl_dev_stop() ends its wait.
+ * Posting calls and other threads never wait for a device or for NCCL; the runner does. kvcl_dev_stop() ends its wait.
  * A rank whose collective fails tells the others (STOP), which stop theirs, and tell others.
  *
  * Locks: the engine's; inside it the runner's, which guards `stopping` for waits outside the engine's lock.
@@ -26,7 +27,7 @@
 #include <pthread.h>
 
 enum {
-    KVCL_DEV_AGREE = 0, KVCL_DEV_DATA = 2, /* steps with a number */
+    KVCL_DEV_AGREE = 0, KVCL_DEV_ID = 1, KVCL_DEV_DATA = 2, /* steps with a number */
     KVCL_DEV_STEPS   = 4,
     KVCL_DEV_STOPPED = 8,         /* STOPs that are kept, of collectives that this rank has not begun */
     KVCL_DEV_COPIERS = 4          /* devices that a runner keeps open */
@@ -46,6 +47,7 @@ typedef struct kvcl_dev_op {
     kvcl_req_h              sub;       /* the step in flight; the engine lock */
     kvcl_status_t           stopping;  /* both locks to write */
     uint64_t                grace_ns;  /* stopping: until then the runner may take to let go of the memory */
+    bool                    in_nccl;   /* NCCL works on it; the engine lock */
     _Atomic unsigned        holders;   /* the request, the runner */
 } kvcl_dev_op_t;
 
@@ -61,7 +63,7 @@ typedef struct kvcl_dev_runner {
     kvcl_dev_op_t      *current;  /* the same */
     bool               ending;    /* the same */
     bool               gone;      /* the thread has ended or is about to; the engine lock */
-    _Atomic bool       lost;      /* a call of the driver did not return in time */
+    _Atomic bool       lost;      /* a call of NCCL or of the driver did not return in time */
     uint64_t           seqs;      /* posted; the engine lock */
     struct {
         uint64_t      seq;
@@ -70,11 +72,22 @@ typedef struct kvcl_dev_runner {
     } stopped[KVCL_DEV_STOPPED]; /* a ring; the engine lock */
     unsigned           n_stopped;
     kvcl_copier_t      *copiers[KVCL_DEV_COPIERS]; /* the engine lock */
+    struct kvcl_nccl   *nccl;     /* the thread's own, as is live */
+    uint64_t           live;      /* as in kvcl_dev_offer_t */
 } kvcl_dev_runner_t;
 
 typedef struct kvcl_dev_room {
     kvcl_list_t runners, ended; /* kvcl_dev_runner_t */
 } kvcl_dev_room_t;
+
+typedef struct kvcl_msg_dev_stop {
+    kvcl_msg_t msg;
+    uint64_t   comm;   /* the runner's communicator */
+    uint64_t   seq;
+    uint32_t   rank;   /* the sender's */
+    int32_t    status;
+} kvcl_msg_dev_stop_t;
+_Static_assert(sizeof(kvcl_msg_dev_stop_t) == 56, "wire format");
 
 static inline kvcl_dev_room_t *kvcl_dev_room(kvcl_context_h ctx)
 {
@@ -87,23 +100,51 @@ static inline kvcl_dev_room_t *kvcl_dev_room(kvcl_context_h ctx)
 kvcl_status_t kvcl_dev_post(kvcl_coll_call_t *call, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 /** Engine lock held. Ends the collective with status; idempotent. from: the rank that said so, or -1. */
 void          kvcl_dev_stop(kvcl_dev_op_t *op, kvcl_status_t status, int from);
-void          kvcl_dev_drop(kvcl_dev_op_t *op); /* a holder leaves */
 
 /* ---- dev_run.c ---- */
 
 void *kvcl_dev_runner_main(void *runner);
+
+/* ---- dev_steps.c ---- */
+
+void          kvcl_dev_drop(kvcl_dev_op_t *op); /* a holder leaves */
+/** Engine lock held. Tells the other ranks that the collective has failed here. */
+void          kvcl_dev_tell(kvcl_dev_op_t *op, kvcl_status_t status);
+/** The runner's thread: waits for a request, which is the operation's step meanwhile. */
+kvcl_status_t kvcl_dev_await(kvcl_dev_op_t *op, kvcl_req_h req) KVCL_MUST_CHECK;
 /** The runner's thread. A step: posts call over the runner's communicator and waits for its end. */
 kvcl_status_t kvcl_dev_step(kvcl_dev_op_t *op, unsigned step, kvcl_coll_call_t *call) KVCL_MUST_CHECK;
 /** No lock held. Ends the wait for the stream, if there is one that nobody waits for. */
 void          kvcl_dev_end_gate(kvcl_dev_op_t *op);
 
-/* ---- dev_stage.c: the runner's thread ---- */
+/** The runner's thread: sleep at most this long. @return the status with which the operation is being stopped. */
+kvcl_status_t kvcl_dev_sleep(kvcl_dev_op_t *op, uint64_t ns) KVCL_MUST_CHECK;
+
+/* ---- dev_stage.c, dev_nccl.c: the runner's thread ---- */
 
 kvcl_status_t kvcl_dev_by_host(kvcl_dev_op_t *op) KVCL_MUST_CHECK;
 
-/* ---- dev_room.c ---- */
-
-/** Engine lock held. Tells the other ranks that the collective has failed here. */
-void kvcl_dev_tell(kvcl_dev_op_t *op, kvcl_status_t status);
+#if KVCL_HAVE_NCCL
+/** The part of the offer that NCCL fills; nothing, where this rank cannot use it. */
+void          kvcl_dev_nccl_offer(kvcl_dev_op_t *op, kvcl_dev_offer_t *offer);
+kvcl_status_t kvcl_dev_by_nccl(kvcl_dev_op_t *op, kvcl_dev_way_t way) KVCL_MUST_CHECK;
+void          kvcl_dev_nccl_close(kvcl_dev_runner_t *runner);
+#else
+static inline void kvcl_dev_nccl_offer(kvcl_dev_op_t *op, kvcl_dev_offer_t *offer)
+{
+    (void)op;
+    (void)offer;
+}
+static inline kvcl_status_t kvcl_dev_by_nccl(kvcl_dev_op_t *op, kvcl_dev_way_t way)
+{
+    (void)op;
+    (void)way;
+    return KVCL_ERR_UNSUPPORTED;
+}
+static inline void kvcl_dev_nccl_close(kvcl_dev_runner_t *runner)
+{
+    (void)runner;
+}
+#endif
 
 #endif

@@ -19,14 +19,6 @@ enum { GRACE_MS = 5000 }; /* a stopped collective on the host takes up to 2 s */
 
 /* ---- the request ---- */
 
-void kvcl_dev_drop(kvcl_dev_op_t *op)
-{
-    if (atomic_fetch_sub(&op->holders, 1) == 1) {
-        free((void *)op->parts.send_lens);
-        free(op);
-    }
-}
-
 static void release(kvcl_req_t *req)
 {
     kvcl_dev_drop(kvcl_container_of(req, kvcl_dev_op_t, req));
@@ -47,7 +39,7 @@ static void give_up(kvcl_dev_op_t *op)
     kvcl_list_t       *link;
 
     kvcl_assert_locked(r->ctx);
-    kvcl_log_error("%s: the driver still uses the buffers of a collective that was stopped %d ms ago: do not "
+    kvcl_log_error("%s: NCCL or the driver still uses the buffers of a collective that was stopped %d ms ago: do not "
                    "free them; later collectives on device memory of this communicator fail", op->call.name, GRACE_MS);
     atomic_store(&r->lost, true);
     pthread_mutex_lock(&r->lock);
@@ -340,7 +332,7 @@ static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_dev_op_t *op, kvc
 
     kvcl_lock(r->ctx);
     status = atomic_load(&r->lost) ? kvcl_fail(KVCL_ERR_IO, "%s: an earlier collective of this communicator is still "
-                                               "inside the driver: end the process", call->name) : KVCL_OK;
+                                               "inside NCCL or the driver: end the process", call->name) : KVCL_OK;
     if (status == KVCL_OK) {
         status = kvcl_req_post(&op->req, r->ctx, &dev_class, &call->params, req_p);
     }

@@ -1,13 +1,12 @@
 /*
  * The room of collectives on device memory in a context (dev_coll.h): its runners, its message, and its reaction when a
- * communicator is freed. Engine lock, except init and fini.
+ * peer fails or a communicator is freed. Engine lock, except init and fini.
  *
  * STOP: the sender's collective `seq` on device memory of communicator `comm` has failed with status. The receiver
  * stops its own; one that has not begun is stopped when it is posted.
  */
 #include "config.h"
 #include "devcoll/dev_coll.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -15,35 +14,6 @@
 #include <time.h>
 
 enum { END_S = 2 };
-
-typedef struct msg_stop {
-    kvcl_msg_t msg;
-    uint64_t   comm;   /* the runner's communicator */
-    uint64_t   seq;
-    uint32_t   rank;   /* the sender's */
-    int32_t    status;
-} msg_stop_t;
-_Static_assert(sizeof(msg_stop_t) == 56, "wire format");
-
-/* ---- messages ---- */
-
-void kvcl_dev_tell(kvcl_dev_op_t *op, kvcl_status_t status)
-{
-    kvcl_comm_h comm = op->runner->comm;
-    int         i;
-
-    kvcl_assert_locked(op->runner->ctx);
-    for (i = 0; i < comm->size; ++i) {
-        kvcl_peer_t *peer = comm->peers[i];
-        msg_stop_t  stop  = {.msg.type = KVCL_MSG_DEV_STOP, .comm = comm->id, .seq = op->seq,
-                             .rank = (uint32_t)comm->rank, .status = status};
-
-        if ((i != comm->rank) && (peer != NULL) && (peer->state == KVCL_PEER_READY) &&
-            (kvcl_peer_post(peer, &stop.msg, sizeof(stop), NULL, 0) != KVCL_OK)) {
-            kvcl_log_debug("%s does not learn that a collective has failed", peer->name);
-        }
-    }
-}
 
 /* The operation with this number, in flight or in the queue. */
 static kvcl_dev_op_t *find(const kvcl_dev_runner_t *r, uint64_t seq)
@@ -64,7 +34,7 @@ static kvcl_dev_op_t *find(const kvcl_dev_runner_t *r, uint64_t seq)
 static void on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                     size_t len)
 {
-    const msg_stop_t    *stop  = (const msg_stop_t *)msg;
+    const kvcl_msg_dev_stop_t    *stop  = (const kvcl_msg_dev_stop_t *)msg;
     const kvcl_status_t status = kvcl_coll_error_of(stop->status);
     kvcl_dev_runner_t   *r;
     kvcl_dev_op_t       *op;
@@ -122,7 +92,7 @@ static void end(kvcl_dev_room_t *room, kvcl_dev_runner_t *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* No lock held: the thread needs it. A runner that is inside the driver keeps its memory. */
+/* No lock held: the thread needs it. A runner that is inside NCCL keeps its memory. */
 static void join(kvcl_dev_runner_t *r)
 {
     struct timespec until;
@@ -132,7 +102,7 @@ static void join(kvcl_dev_runner_t *r)
         until.tv_sec += END_S;
         if (pthread_timedjoin_np(r->thread, NULL, &until) != 0) {
             (void)pthread_detach(r->thread);
-            kvcl_log_error("a thread is still inside the driver; its communicator is not freed");
+            kvcl_log_error("a thread is still inside NCCL; its communicator is not freed");
             return;
         }
     } else {
@@ -159,6 +129,23 @@ static void room_fini(kvcl_context_h ctx, void *state)
     free(room);
 }
 
+/* The host's steps learn of a failed peer by themselves; NCCL does not. */
+static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_dev_room_t   *room = state;
+    kvcl_dev_runner_t *r;
+    int               i;
+
+    kvcl_assert_locked(ctx);
+    kvcl_list_foreach (r, &room->runners, kvcl_dev_runner_t, link) {
+        for (i = 0; (r->current != NULL) && r->current->in_nccl && (i < r->comm->size); ++i) {
+            if (r->comm->peers[i] == peer) {
+                kvcl_dev_stop(r->current, KVCL_ERR_RANK_FAILED, -1);
+            }
+        }
+    }
+}
+
 static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
 {
     kvcl_dev_room_t   *room = state;
@@ -173,7 +160,7 @@ static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
 }
 
 static const kvcl_msg_handler_t handlers[] = {
-    {KVCL_MSG_DEV_STOP, sizeof(msg_stop_t), on_stop},
+    {KVCL_MSG_DEV_STOP, sizeof(kvcl_msg_dev_stop_t), on_stop},
     {0, 0, NULL},
 };
 
@@ -182,5 +169,6 @@ const kvcl_room_t kvcl_room_devcoll = {
     .handlers    = handlers,
     .init        = room_init,
     .fini        = room_fini,
+    .peer_failed = room_peer_failed,
     .comm_freed  = room_comm_freed,
 };

@@ -19,6 +19,7 @@
     X(init, cuInit, "cuInit", (unsigned flags))                                                                        \
     X(error_name, cuGetErrorName, "cuGetErrorName", (CUresult error, const char **name))                               \
     X(pointer, cuPointerGetAttribute, "cuPointerGetAttribute", (void *to, CUpointer_attribute what, CUdeviceptr ptr))  \
+    X(bus_id, cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char *text, int len, CUdevice device))                      \
     X(ctx_retain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *ctx, CUdevice device))             \
     X(ctx_release, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                       \
     X(ctx_push, cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext ctx))                                              \

@@ -203,6 +203,13 @@ static CUresult pointer(void *to, CUpointer_attribute what, CUdeviceptr ptr)
     return result;
 }
 
+/* Two ranks have the same GPU only where they are threads of a process and use the same device. */
+static CUresult bus_id(char *text, int len, CUdevice device)
+{
+    return (snprintf(text, (size_t)len, "%x:%x", (unsigned)getpid(), (unsigned)device) < len) ? CUDA_SUCCESS
+                                                                                           : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult ctx_retain(CUcontext *ctx, CUdevice device)
 {
     if ((device < 0) || (device >= FAKE_CUDA_DEVICES)) {
@@ -475,7 +482,7 @@ static CUresult host_call(CUstream stream, CUhostFn fn, void *arg)
 }
 
 static const kvcl_cuda_driver_t table = {
-    init, error_name, pointer, ctx_retain, ctx_release, ctx_push, ctx_pop, priorities,
+    init, error_name, pointer, bus_id, ctx_retain, ctx_release, ctx_push, ctx_pop, priorities,
     stream_create, stream_destroy, stream_sync, stream_query, stream_capturing,
     event_create, event_destroy, event_record, event_query, event_sync,
     host_alloc, host_free, copy, module_load, module_unload, function, launch, host_call};
