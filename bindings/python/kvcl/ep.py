@@ -16,90 +16,22 @@ terms and the rules.
     2 comes from STORE into slot 3
     3 comes from STORE into slot 6
 
+open() begins steps of dispatch and combine over the ranks of a communicator (kvcl_ep_step.h), restore() carries out
+moves (kvcl_ep_restore.h).
+
 Arrays that are returned are memoryviews of 32-bit integers with a shape: numpy.asarray(placement) is a NumPy array of
 the same memory. Arrays that are given are such views, NumPy or torch arrays of integers, or nested lists.
 """
 
-import array
-from enum import IntEnum
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Tuple
 
 from . import _kvcl
+from ._ep_arrays import HOLES, NONE, Kind, Model, Move, flat, made, params
+from ._ep_restore import Restored, Weights, restore, settle, weights_sum
+from ._ep_step import ID_LOST, ID_NONE, Batch, Experts, Result, open, renormalise
 
-__all__ = ["Kind", "Model", "Move", "NONE", "index", "moves", "place", "repair"]
-
-NONE = -1  # no expert in a slot, no further copy, no slot that a move comes from
-_SPREAD, _HOLES = 1, 2
-
-
-class Model(NamedTuple):
-    """The counts of a model on its ranks: experts and slots are those of a layer, slots are on all ranks.
-
-    active: a true or false value for each rank; None: all take part. The other fields are the options of place().
-    """
-
-    experts: int
-    slots: int
-    ranks: int
-    hosts: int = 1
-    groups: int = 1
-    min_ranks: int = 1
-    min_hosts: int = 1
-    spread: bool = False
-    active: Optional[Sequence[Any]] = None
-
-
-class Kind(IntEnum):
-    """Where the weights of a move come from, nearest first."""
-
-    RANK = 0
-    MOVE = 1
-    HOST = 2
-    OTHER = 3
-    STORE = 4
-
-
-class Move(NamedTuple):
-    """The weights of an expert for one slot. source: a slot, or NONE with Kind.STORE."""
-
-    layer: int
-    expert: int
-    source: int
-    destination: int
-    kind: Kind
-    round: int
-
-
-def _flat(name: str, rows: Any, code: str, width: int) -> Tuple[Any, int]:
-    """[layers][width] as an array of one C type, and the number of layers."""
-    try:
-        view = memoryview(rows)
-    except TypeError:
-        view = None
-    if view is not None and view.ndim == 2 and view.c_contiguous and view.format in {"i": "i", "Q": "QL"}[code]:
-        if view.shape[1] != width:
-            raise ValueError(f"{name}: {view.shape[1]} entries in a layer, {width} are needed")
-        return view, view.shape[0]
-    layers = [list(row) for row in (rows.tolist() if hasattr(rows, "tolist") else rows)]
-    for row in layers:
-        if len(row) != width:
-            raise ValueError(f"{name}: {len(row)} entries in a layer, {width} are needed")
-    return array.array(code, [entry for row in layers for entry in row]), len(layers)
-
-
-def _params(model: Model, layers: int, flags: int = 0) -> Tuple[Any, ...]:
-    active = None if model.active is None else bytes(bool(rank) for rank in model.active)
-    if layers < 1:
-        raise ValueError("at least one layer is needed")
-    return (flags | (_SPREAD if model.spread else 0), layers, model.experts, model.slots, model.ranks, model.hosts,
-            model.groups, model.min_ranks, model.min_hosts, active)
-
-
-def _made(*shape: int, code: str = "i") -> memoryview:
-    entries = 1
-    for n in shape:
-        entries *= n
-    return memoryview(bytearray(4 * max(entries, 1)))[:4 * entries].cast("B").cast(code, shape)
+__all__ = ["Batch", "Experts", "ID_LOST", "ID_NONE", "Kind", "Model", "Move", "NONE", "Restored", "Result", "Weights",
+           "index", "moves", "open", "place", "renormalise", "repair", "restore", "settle", "weights_sum"]
 
 
 def place(model: Model, loads: Any) -> memoryview:
@@ -112,10 +44,10 @@ def place(model: Model, loads: Any) -> memoryview:
     >>> list(place(Model(experts=2, slots=4, ranks=2, spread=True), [[90, 10]])[0, i] for i in range(4))
     [0, 1, 0, 1]
     """
-    flat, layers = _flat("loads", loads, "Q", model.experts)
-    params = _params(model, layers)
-    placement = _made(layers, model.slots)
-    _kvcl.ep_place(params, flat, placement)
+    array, layers = flat("loads", loads, "Q", model.experts)
+    counted = params(model, layers)
+    placement = made(layers, model.slots)
+    _kvcl.ep_place(counted, array, placement)
     return placement
 
 
@@ -127,14 +59,14 @@ def index(model: Model, placement: Any, copies_max: Optional[int] = None) -> Tup
     >>> copies.tolist(), counts.tolist()
     ([[[0, 2], [1, -1]]], [[2, 1]])
     """
-    flat, layers = _flat("placement", placement, "i", model.slots)
-    params = _params(model, layers)
-    counts = _made(layers, model.experts, code="I")
+    array, layers = flat("placement", placement, "i", model.slots)
+    counted = params(model, layers)
+    counts = made(layers, model.experts, code="I")
     if copies_max is None:
-        _kvcl.ep_index(params, flat, None, 0, counts)
+        _kvcl.ep_index(counted, array, None, 0, counts)
         copies_max = max((n for row in counts.tolist() for n in row), default=0)
-    copies = _made(layers, model.experts, max(copies_max, 1))
-    _kvcl.ep_index(params, flat, copies, max(copies_max, 1), counts)
+    copies = made(layers, model.experts, max(copies_max, 1))
+    _kvcl.ep_index(counted, array, copies, max(copies_max, 1), counts)
     return copies, counts
 
 
@@ -144,10 +76,10 @@ def repair(model: Model, placement: Any, holes: bool = False) -> Tuple[memoryvie
 
     See the example of the module.
     """
-    flat, layers = _flat("placement", placement, "i", model.slots)
-    params = _params(model, layers, _HOLES if holes else 0)
-    repaired = _made(layers, model.slots)
-    restored, missing = _kvcl.ep_repair(params, flat, repaired)
+    array, layers = flat("placement", placement, "i", model.slots)
+    counted = params(model, layers, HOLES if holes else 0)
+    repaired = made(layers, model.slots)
+    restored, missing = _kvcl.ep_repair(counted, array, repaired)
     return repaired, restored, missing
 
 
@@ -159,10 +91,10 @@ def moves(model: Model, old: Any, placement: Any) -> List[Move]:
     >>> [(m.source, m.destination, m.kind.name, m.round) for m in moves(model, [[0, 1]], [[1, 0]])]
     [(1, 0, 'HOST', 0), (0, 1, 'HOST', 0)]
     """
-    before, layers = _flat("old", old, "i", model.slots)
-    after, again = _flat("placement", placement, "i", model.slots)
+    before, layers = flat("old", old, "i", model.slots)
+    after, again = flat("placement", placement, "i", model.slots)
     if layers != again:
         raise ValueError(f"{layers} layers before, {again} after")
     return [Move(layer, expert, source, destination, Kind(kind), number)
             for layer, expert, source, destination, kind, number in
-            _kvcl.ep_moves(_params(model, layers), before, after)]
+            _kvcl.ep_moves(params(model, layers), before, after)]

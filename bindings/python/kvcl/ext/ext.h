@@ -77,6 +77,7 @@ void kvpy_buf_drop(kvpy_buf_t *buf); /* accepts a zeroed or dropped buf */
 
 typedef enum kvpy_kind {
     KVPY_NONE, /* never opened: an instance without a constructor call */
+    KVPY_EXPERTS,
     KVPY_STORE,
     KVPY_RMEM,
     KVPY_CACHE,
@@ -117,7 +118,7 @@ typedef struct kvpy_obj {
 } kvpy_obj_t;
 
 extern PyTypeObject *kvpy_context_type, *kvpy_comm_type, *kvpy_cache_type, *kvpy_mem_type, *kvpy_rmem_type,
-    *kvpy_store_type, *kvpy_request_type, *kvpy_region_type;
+    *kvpy_store_type, *kvpy_experts_type, *kvpy_request_type, *kvpy_region_type;
 
 /** The name of a class, for sentences. No exception may be set. */
 typedef struct kvpy_name {
@@ -277,6 +278,13 @@ PyObject *kvpy_ep_place(PyObject *module, PyObject *args);
 PyObject *kvpy_ep_index(PyObject *module, PyObject *args);
 PyObject *kvpy_ep_repair(PyObject *module, PyObject *args);
 PyObject *kvpy_ep_moves(PyObject *module, PyObject *args);
+
+/* ep/step.c, ep/restore.c */
+PyTypeObject *kvpy_make_experts(void);
+PyObject     *kvpy_ep_renormalise(PyObject *module, PyObject *args);
+PyObject     *kvpy_ep_weights_sum(PyObject *module, PyObject *args);
+PyObject     *kvpy_ep_restore(PyObject *module, PyObject *args);
+PyObject     *kvpy_ep_settle(PyObject *module, PyObject *args);
 
 /** The arguments blocks, layers (None or (first, end)), heads and tokens. Free the ids with kvpy_sel_free. */
 int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *tokens, kvcl_sel_t *sel);

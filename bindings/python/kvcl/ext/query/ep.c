@@ -2,17 +2,11 @@
  * Experts on ranks (kvcl_ep.h): buffers in, buffers filled. The Python half (ep.py) makes the buffers; their lengths
  * are compared here with the counts.
  */
-#include "kvcl/ext/ext.h"
+#include "kvcl/ext/query/ep.h"
 
 #include <string.h>
 
-typedef struct ep_args {
-    kvcl_ep_params_t params;
-    kvpy_buf_t       active;
-    kvpy_buf_t       bufs[3];
-} ep_args_t;
-
-static void args_drop(ep_args_t *a)
+void kvpy_ep_drop(kvpy_ep_args_t *a)
 {
     size_t i;
 
@@ -22,8 +16,7 @@ static void args_drop(ep_args_t *a)
     }
 }
 
-/* A buffer of so many entries. */
-static int array_of(PyObject *obj, const char *what, unsigned how, uint64_t entries, size_t bytes, kvpy_buf_t *buf)
+int kvpy_ep_array(PyObject *obj, const char *what, unsigned how, uint64_t entries, size_t bytes, kvpy_buf_t *buf)
 {
     if (kvpy_buf_take(obj, how, buf) != 0) {
         return -1;
@@ -36,13 +29,7 @@ static int array_of(PyObject *obj, const char *what, unsigned how, uint64_t entr
     return 0;
 }
 
-static uint64_t layers_of(const ep_args_t *a)
-{
-    return (a->params.layers == 0) ? 1 : a->params.layers;
-}
-
-/* (flags, layers, experts, slots, ranks, hosts, groups, min_ranks, min_hosts, active or None) */
-static int params_of(PyObject *arg, ep_args_t *a)
+int kvpy_ep_params(PyObject *arg, kvpy_ep_args_t *a)
 {
     static const char *const names[] = {"layers", "experts", "slots", "ranks", "hosts", "groups", "min_ranks",
                                         "min_hosts"};
@@ -52,7 +39,7 @@ static int params_of(PyObject *arg, ep_args_t *a)
     uint64_t                 value;
     size_t                   i;
 
-    *a = (ep_args_t){.params = KVCL_EP_PARAMS_INIT};
+    *a = (kvpy_ep_args_t){.params = KVCL_EP_PARAMS_INIT};
     if (!PyTuple_Check(arg) || (PyTuple_Size(arg) != 10)) {
         PyErr_SetString(PyExc_TypeError, "a tuple of ten is needed");
         return -1;
@@ -67,7 +54,7 @@ static int params_of(PyObject *arg, ep_args_t *a)
         *fields[i] = (uint32_t)value;
     }
     if (PyTuple_GetItem(arg, 9) != Py_None) {
-        if (array_of(PyTuple_GetItem(arg, 9), "active", 0, p->ranks, 1, &a->active) != 0) {
+        if (kvpy_ep_array(PyTuple_GetItem(arg, 9), "active", 0, p->ranks, 1, &a->active) != 0) {
             return -1;
         }
         p->active = a->active.ptr;
@@ -85,21 +72,21 @@ PyObject *kvpy_ep_place(PyObject *module, PyObject *args)
 {
     PyObject      *params, *loads, *placement, *value = NULL;
     kvcl_status_t status;
-    ep_args_t     a;
+    kvpy_ep_args_t     a;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "OOO:ep_place", &params, &loads, &placement)) {
         return NULL;
     }
-    if ((params_of(params, &a) == 0) &&
-        (array_of(loads, "loads", 0, layers_of(&a) * a.params.experts, 8, &a.bufs[0]) == 0) &&
-        (array_of(placement, "placement", KVPY_WRITE, layers_of(&a) * a.params.slots, 4, &a.bufs[1]) == 0)) {
+    if ((kvpy_ep_params(params, &a) == 0) &&
+        (kvpy_ep_array(loads, "loads", 0, kvpy_ep_layers(&a) * a.params.experts, 8, &a.bufs[0]) == 0) &&
+        (kvpy_ep_array(placement, "placement", KVPY_WRITE, kvpy_ep_layers(&a) * a.params.slots, 4, &a.bufs[1]) == 0)) {
         Py_BEGIN_ALLOW_THREADS
         status = kvcl_ep_place(&a.params, a.bufs[0].ptr, a.bufs[1].ptr);
         Py_END_ALLOW_THREADS
         value = none_or_raise(status);
     }
-    args_drop(&a);
+    kvpy_ep_drop(&a);
     return value;
 }
 
@@ -109,24 +96,25 @@ PyObject *kvpy_ep_index(PyObject *module, PyObject *args)
     PyObject      *params, *placement, *copies, *copies_max, *counts, *value = NULL;
     uint64_t      most;
     kvcl_status_t status;
-    ep_args_t     a;
+    kvpy_ep_args_t     a;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "OOOOO:ep_index", &params, &placement, &copies, &copies_max, &counts) ||
         (kvpy_u64(copies_max, "copies_max", KVCL_EP_MAX_SLOTS, &most) != 0)) {
         return NULL;
     }
-    if ((params_of(params, &a) == 0) &&
-        (array_of(placement, "placement", 0, layers_of(&a) * a.params.slots, 4, &a.bufs[0]) == 0) &&
+    if ((kvpy_ep_params(params, &a) == 0) &&
+        (kvpy_ep_array(placement, "placement", 0, kvpy_ep_layers(&a) * a.params.slots, 4, &a.bufs[0]) == 0) &&
         ((copies == Py_None) ||
-         (array_of(copies, "copies", KVPY_WRITE, layers_of(&a) * a.params.experts * most, 4, &a.bufs[1]) == 0)) &&
-        (array_of(counts, "counts", KVPY_WRITE, layers_of(&a) * a.params.experts, 4, &a.bufs[2]) == 0)) {
+         (kvpy_ep_array(copies, "copies", KVPY_WRITE, kvpy_ep_layers(&a) * a.params.experts * most, 4,
+                        &a.bufs[1]) == 0)) &&
+        (kvpy_ep_array(counts, "counts", KVPY_WRITE, kvpy_ep_layers(&a) * a.params.experts, 4, &a.bufs[2]) == 0)) {
         Py_BEGIN_ALLOW_THREADS
         status = kvcl_ep_index(&a.params, a.bufs[0].ptr, a.bufs[1].ptr, most, a.bufs[2].ptr);
         Py_END_ALLOW_THREADS
         value = none_or_raise(status);
     }
-    args_drop(&a);
+    kvpy_ep_drop(&a);
     return value;
 }
 
@@ -136,22 +124,22 @@ PyObject *kvpy_ep_repair(PyObject *module, PyObject *args)
     PyObject      *params, *old, *placement, *value = NULL;
     size_t        restored = 0, missing = 0;
     kvcl_status_t status;
-    ep_args_t     a;
+    kvpy_ep_args_t     a;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "OOO:ep_repair", &params, &old, &placement)) {
         return NULL;
     }
-    if ((params_of(params, &a) == 0) &&
-        (array_of(old, "placement", 0, layers_of(&a) * a.params.slots, 4, &a.bufs[0]) == 0) &&
-        (array_of(placement, "placement", KVPY_WRITE, layers_of(&a) * a.params.slots, 4, &a.bufs[1]) == 0)) {
+    if ((kvpy_ep_params(params, &a) == 0) &&
+        (kvpy_ep_array(old, "placement", 0, kvpy_ep_layers(&a) * a.params.slots, 4, &a.bufs[0]) == 0) &&
+        (kvpy_ep_array(placement, "placement", KVPY_WRITE, kvpy_ep_layers(&a) * a.params.slots, 4, &a.bufs[1]) == 0)) {
         Py_BEGIN_ALLOW_THREADS
         status = kvcl_ep_repair(&a.params, a.bufs[0].ptr, a.bufs[1].ptr, &restored, &missing);
         Py_END_ALLOW_THREADS
         value = (status == KVCL_OK) ? Py_BuildValue("(nn)", (Py_ssize_t)restored, (Py_ssize_t)missing)
                                     : kvpy_raise(status, NULL);
     }
-    args_drop(&a);
+    kvpy_ep_drop(&a);
     return value;
 }
 
@@ -173,7 +161,7 @@ static PyObject *move_list(const kvcl_ep_move_t *moves, size_t n)
 }
 
 /* The list of moves; a first call with KVCL_ERR_TRUNCATED returns their number. */
-static PyObject *moves_of(const ep_args_t *a, const int32_t *old, const int32_t *placement)
+static PyObject *moves_of(const kvpy_ep_args_t *a, const int32_t *old, const int32_t *placement)
 {
     kvcl_ep_move_t *moves = NULL;
     size_t         n      = 0;
@@ -198,17 +186,17 @@ static PyObject *moves_of(const ep_args_t *a, const int32_t *old, const int32_t 
 PyObject *kvpy_ep_moves(PyObject *module, PyObject *args)
 {
     PyObject  *params, *old, *placement, *value = NULL;
-    ep_args_t a;
+    kvpy_ep_args_t a;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "OOO:ep_moves", &params, &old, &placement)) {
         return NULL;
     }
-    if ((params_of(params, &a) == 0) &&
-        (array_of(old, "old", 0, layers_of(&a) * a.params.slots, 4, &a.bufs[0]) == 0) &&
-        (array_of(placement, "placement", 0, layers_of(&a) * a.params.slots, 4, &a.bufs[1]) == 0)) {
+    if ((kvpy_ep_params(params, &a) == 0) &&
+        (kvpy_ep_array(old, "old", 0, kvpy_ep_layers(&a) * a.params.slots, 4, &a.bufs[0]) == 0) &&
+        (kvpy_ep_array(placement, "placement", 0, kvpy_ep_layers(&a) * a.params.slots, 4, &a.bufs[1]) == 0)) {
         value = moves_of(&a, a.bufs[0].ptr, a.bufs[1].ptr);
     }
-    args_drop(&a);
+    kvpy_ep_drop(&a);
     return value;
 }

@@ -376,5 +376,11 @@ PyMethodDef kvpy_query_methods[] = {
     {"ep_index", kvpy_ep_index, METH_VARARGS, "ep_index(params, placement, copies or None, copies_max, counts)"},
     {"ep_repair", kvpy_ep_repair, METH_VARARGS, "ep_repair(params, old, placement): (restored, missing)"},
     {"ep_moves", kvpy_ep_moves, METH_VARARGS, "ep_moves(params, old, placement): a list of tuples"},
+    {"ep_renormalise", kvpy_ep_renormalise, METH_VARARGS,
+     "ep_renormalise(out, dtype, tokens, hidden, ids, weights, top_k, lost, hopeless): how many are hopeless"},
+    {"ep_weights_sum", kvpy_ep_weights_sum, METH_VARARGS, "ep_weights_sum(cache, block)"},
+    {"ep_restore", kvpy_ep_restore, METH_VARARGS,
+     "ep_restore(params, weights, old, moves, n, blocks): how many are missing"},
+    {"ep_settle", kvpy_ep_settle, METH_VARARGS, "ep_settle(params, weights, moves, n, blocks)"},
     {"layout_compatible", l_compatible, METH_VARARGS, "BadLayout if whole blocks of both are not the same thing."},
     {NULL, NULL, 0, NULL}};
