@@ -10,7 +10,7 @@ looks='kvcl_boot_server_stats kvcl_cuda_set_driver kvcl_dir_table_check kvcl_evi
        kvcl_loop_breaks kvcl_loop_set_faults kvcl_mempolicy_at kvcl_seglog_check kvcl_slabs_check kvcl_slots_check_all
        kvcl_tenants_used kvcl_topo_open_synthetic kvcl_topo_open_text'
 planned='kvcl_topo_address_numa kvcl_topo_device_place kvcl_topo_distance
-         kvcl_topo_distance_name kvcl_topo_nearest kvcl_topo_node_place kvcl_views_has_quorum kvcl_views_leave'
+         kvcl_topo_distance_name kvcl_topo_nearest kvcl_topo_node_place kvcl_views_leave'
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 

@@ -15,12 +15,12 @@
  *     KVCL_MEM_AUTO. The caller must not free an object in one thread while another thread uses it: that is undetected.
  *   - It may be called from any thread, and from a completion callback, except for the calls in the next item.
  *   - Not from a completion callback: kvcl_init, kvcl_finalize, kvcl_progress, kvcl_context_arm; kvcl_comm_connect,
- *     kvcl_comm_accept, kvcl_comm_split, kvcl_context_connect, kvcl_query_path; kvcl_req_wait, kvcl_req_wait_any,
- *     kvcl_req_wait_some and kvcl_req_wait_all (except to collect the callback's own request), kvcl_req_layer_wait,
- *     kvcl_signal_wait, kvcl_probe and kvcl_notify_recv with a timeout; kvcl_cache_destroy, kvcl_mem_free;
- *     kvcl_store_open, kvcl_store_close, kvcl_store_match_all, kvcl_store_copy, kvcl_store_drain, kvcl_store_upsert,
- *     kvcl_store_upsert_values, kvcl_store_put_value, kvcl_store_put_values, kvcl_store_put with KVCL_PUT_WAIT, and the
- *     plain form of every call that has a form ..._post.
+ *     kvcl_comm_accept, kvcl_comm_split, kvcl_comm_agree, kvcl_comm_shrink, kvcl_context_connect, kvcl_query_path;
+ *     kvcl_req_wait, kvcl_req_wait_any, kvcl_req_wait_some and kvcl_req_wait_all (except to collect the callback's own
+ *     request), kvcl_req_layer_wait, kvcl_signal_wait, kvcl_probe and kvcl_notify_recv with a timeout;
+ *     kvcl_cache_destroy, kvcl_mem_free; kvcl_store_open, kvcl_store_close, kvcl_store_match_all, kvcl_store_copy,
+ *     kvcl_store_drain, kvcl_store_upsert, kvcl_store_upsert_values, kvcl_store_put_value, kvcl_store_put_values,
+ *     kvcl_store_put with KVCL_PUT_WAIT, and the plain form of every call that has a form ..._post.
  *   - Params structs start with their size; zero is the default of every field; NULL params means all defaults. Structs
  *     that a call fills start with their size too, which the caller sets (the _INIT macros do); arrays of such structs
  *     have a stride, sizeof of an element. So programs and libraries of different versions work together: each side
@@ -40,6 +40,7 @@
 #include <kvcl/kvcl_req.h>
 #include <kvcl/kvcl_comm.h>
 #include <kvcl/kvcl_view.h>
+#include <kvcl/kvcl_recover.h>
 #include <kvcl/kvcl_mem.h>
 #include <kvcl/kvcl_layout.h>
 #include <kvcl/kvcl_reshard.h>

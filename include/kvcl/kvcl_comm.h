@@ -41,8 +41,8 @@ KVCL_API int      kvcl_comm_is_inter(kvcl_comm_h comm);
 typedef enum kvcl_rank_state {
     KVCL_RANK_UNKNOWN = 0, /* not met yet: nothing was sent to it, or it has not answered yet */
     KVCL_RANK_ALIVE   = 1, /* connected, and no failure is known */
-    KVCL_RANK_SUSPECT = 2, /* connected, but silent to a store, which queries other ranks first until it answers, or with
-                            * KVCL_VIEWS for KVCL_SUSPECT */
+    KVCL_RANK_SUSPECT = 2, /* connected, but silent to a store, which queries other ranks first until it answers, or
+                            * (KVCL_VIEWS) for KVCL_SUSPECT */
     KVCL_RANK_FAILED  = 3  /* failed or departed; it does not return under this rank */
 } kvcl_rank_state_t;
 

@@ -4,8 +4,8 @@
  * there is one view for ever, and a rank that dies stays a member that fails.
  *
  * Two words. A rank is *proven* to have ended when the kernel of its host says so, or when it has left the job: that is
- * final, at once. It is *silent* when no message of it came for KVCL_DEAD, in which this rank was awake; it is suspected
- * after KVCL_SUSPECT, and suspicion ends with its next message. Proven and silent ranks are excluded by the next view.
+ * final, at once. It is *silent* when no message of it came for KVCL_DEAD, in which this rank was awake; it is
+ * suspected after KVCL_SUSPECT, and suspicion ends with its next message. Proven and silent ranks are excluded by the next view.
  * A silent rank that goes on later, perhaps because it was only stopped, finds that it was excluded: its operations end
  * with KVCL_ERR_STALE, and it is never a member again under this context.
  *
@@ -90,8 +90,8 @@ typedef enum kvcl_phase {
 } kvcl_phase_t;
 
 /**
- * Tell the others which phase this rank is in. KVCL's own thread beats while the program is busy; this is for what stops
- * the whole process, such as a debugger, a container that is frozen, or a host that swaps. It never delays a proof.
+ * Tell the others which phase this rank is in. KVCL's own thread beats while the program is busy; this is for what
+ * stops the whole process, such as a debugger, a container that is frozen, or a host that swaps. It never delays a proof.
  * @return KVCL_OK (also without KVCL_VIEWS), KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_MUST_CHECK;

@@ -60,6 +60,11 @@ typedef struct kvcl_member_room {
     kvcl_rankset_t     failed;   /* the machine says so; their peers have not failed yet */
     kvcl_view_t        heard_view; /* of the message that is read */
     uint8_t            bytes[KVCL_VIEW_MSG_MAX]; /* of the message that is sent */
+    uint64_t           told_view;  /* the last view that recover.c was told of */
+    uint64_t           again_ns;   /* when agreements were said again */
+    unsigned           n_told;
+    uint32_t           told[KVCL_SLOTS_MAX]; /* slots that have failed, in the order in which this rank learnt it */
+    kvcl_list_t        recovers;   /* recover.h */
     /* member_events.c */
     kvcl_event_cb_t    cb;
     void               *cb_arg;
@@ -84,6 +89,11 @@ void          kvcl_member_thread_stop(kvcl_member_room_t *room);
 void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns);
 /* What the machine has said takes effect. Nothing if it is inside already. */
 void kvcl_member_settle(kvcl_member_room_t *room);
+
+/* recover.c: lock held. A new view; what may have been lost is said again; comm NULL: all. */
+void kvcl_member_recover_views(kvcl_member_room_t *room);
+void kvcl_member_recover_again(kvcl_member_room_t *room);
+void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm);
 
 /* member_events.c: lock held. */
 void kvcl_member_event(kvcl_member_room_t *room, int type, const kvcl_rankset_t *ranks);

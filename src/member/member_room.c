@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "core/bundle.h"
 #include "core/comm.h"
+#include "member/recover.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,21 @@ static void set_suspected(kvcl_member_room_t *room, const kvcl_rankset_t *ranks,
     }
 }
 
+static void note_failed(kvcl_member_room_t *room, const kvcl_rankset_t *ranks)
+{
+    uint32_t slot;
+    unsigned i;
+
+    kvcl_rankset_join(&room->failed, ranks);
+    KVCL_RANKSET_EACH(ranks, slot) {
+        for (i = 0; (i < room->n_told) && (room->told[i] != slot); ++i) {
+        }
+        if (i == room->n_told) {
+            room->told[room->n_told++] = slot;
+        }
+    }
+}
+
 static void take_event(void *arg, kvcl_views_event_t event, const kvcl_rankset_t *ranks)
 {
     static const int types[] = {
@@ -90,7 +106,7 @@ static void take_event(void *arg, kvcl_views_event_t event, const kvcl_rankset_t
     if ((event == KVCL_VIEWS_SUSPECT) || (event == KVCL_VIEWS_ALIVE_AGAIN)) {
         set_suspected(room, ranks, event == KVCL_VIEWS_SUSPECT);
     } else if (event == KVCL_VIEWS_FAILED) {
-        kvcl_rankset_join(&room->failed, ranks);
+        note_failed(room, ranks);
     } else if (event == KVCL_VIEWS_EXCLUDED) {
         room->excluded = true;
     }
@@ -177,6 +193,10 @@ void kvcl_member_settle(kvcl_member_room_t *room)
     if (room->excluded && !room->fenced) {
         fence(room);
     }
+    if (room->told_view != room->views.view.number) {
+        room->told_view = room->views.view.number;
+        kvcl_member_recover_views(room);
+    }
     room->busy = false;
     kvcl_member_deliver(room);
 }
@@ -223,6 +243,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
     (void)ctx;
     if (room != NULL) {
         kvcl_member_thread_stop(room);
+        kvcl_member_recover_free(room, NULL);
         kvcl_ended_close(room->ended);
         if (room->event_fd >= 0) {
             close(room->event_fd);
@@ -250,6 +271,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
         free(room);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the views of %u ranks", (unsigned)n);
     }
+    kvcl_list_init(&room->recovers);
     room->ctx     = ctx;
     room->n       = n;
     room->me      = (uint32_t)ctx->boot->rank;
@@ -286,8 +308,17 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     }
 }
 
+static void comm_freed(kvcl_context_h ctx, void *state, struct kvcl_comm *comm)
+{
+    (void)ctx;
+    if (state != NULL) {
+        kvcl_member_recover_free(state, comm);
+    }
+}
+
 static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_VIEW, sizeof(kvcl_msg_t), on_message},
+    {KVCL_MSG_AGREE, sizeof(kvcl_msg_agree_t), kvcl_recover_on_message},
     {0, 0, NULL},
 };
 
@@ -298,4 +329,5 @@ const kvcl_room_t kvcl_room_member = {
     .start       = room_start,
     .fini        = room_fini,
     .peer_failed = peer_failed,
+    .comm_freed  = comm_freed,
 };

@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+enum { AGAIN_BEATS = 3 }; /* after which agreements are said again */
 #define KVCL_TICK_NS (10 * KVCL_NS_PER_MS)
 
 /* ---- meeting ---- */
@@ -187,6 +188,10 @@ static uint64_t tick(kvcl_member_room_t *room)
         kvcl_views_tick(&room->views, now_ns);
         room->busy = false;
         begin(room, now_ns);
+        if (now_ns - room->again_ns >= AGAIN_BEATS * room->times.detect.beat_ns) {
+            room->again_ns = now_ns;
+            kvcl_member_recover_again(room);
+        }
         kvcl_member_settle(room);
         rest_ns = (kvcl_views_is_busy(&room->views) && (rest_ns > KVCL_TICK_NS)) ? KVCL_TICK_NS : rest_ns;
     }

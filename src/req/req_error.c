@@ -88,7 +88,8 @@ static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
                  "sides, an interface that leads to the other (none: ranks of one host only)");
         break;
     case KVCL_ERR_STALE:
-        snprintf(buf, cap, "the block, cache or memory was withdrawn or replaced meanwhile; look it up again");
+        snprintf(buf, cap, "the block, cache or memory was withdrawn or replaced meanwhile: look it up again; or the "
+                 "other ranks have excluded this one (KVCL_VIEWS)");
         break;
     case KVCL_ERR_NO_MEMORY:
         snprintf(buf, cap, "out of memory, on this rank or on the other side");

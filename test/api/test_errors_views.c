@@ -28,6 +28,10 @@ START_TEST(without_views_there_are_no_events)
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_on_event(ctx, count_event, NULL));
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_event_next(ctx, &event));
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_event_fd(ctx, &out.fd));
+    REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_get_failed(world, NULL, 0, &out.fd));
+    REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_ack_failed(world, 1, &out.fd));
+    REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_agree(world, &view, SECOND));
+    REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_shrink(world, SECOND, &out.comm));
     REFUSED(INVALID_PARAM, "2 bytes for 1 ranks", kvcl_comm_active(world, active, 2, NULL));
     REFUSED(INVALID_PARAM, "active", kvcl_comm_active(world, NULL, 1, NULL));
     REFUSED(INVALID_PARAM, "7", kvcl_phase(ctx, (kvcl_phase_t)7));
@@ -44,7 +48,9 @@ START_TEST(a_rank_that_is_alone_has_a_view)
     _Atomic int        n      = 0;
     unsigned char      active = 0;
     kvcl_context_h     one;
-    kvcl_comm_h        comm;
+    kvcl_comm_h        comm, shrunk;
+    uint64_t           flags = 6;
+    int                acked = -1, n_failed = -1;
     struct pollfd      fd = {.events = POLLIN};
 
     setenv("KVCL_VIEWS", "yes", 1);
@@ -65,6 +71,18 @@ START_TEST(a_rank_that_is_alone_has_a_view)
     REFUSED(INVALID_PARAM, "fd_p", kvcl_event_fd(one, NULL));
     TAKEN(kvcl_comm_active(comm, &active, 1, NULL));
     ck_assert((active == 1) && (kvcl_comm_view(comm) == 1));
+    REFUSED(INVALID_PARAM, "flags", kvcl_comm_agree(comm, NULL, SECOND));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_comm_agree(comm, &flags, KVCL_WAIT_FOREVER));
+    REFUSED(INVALID_PARAM, "shrunk_p", kvcl_comm_shrink(comm, SECOND, NULL));
+    REFUSED(INVALID_PARAM, "NULL", kvcl_comm_get_failed(comm, NULL, 1, &n_failed));
+    TAKEN(kvcl_comm_agree(comm, &flags, 60 * (uint64_t)SECOND));
+    ck_assert_uint_eq(flags, 6);
+    TAKEN(kvcl_comm_shrink(comm, 60 * (uint64_t)SECOND, &shrunk));
+    ck_assert(kvcl_comm_size(shrunk) == 1);
+    kvcl_comm_free(shrunk);
+    TAKEN(kvcl_comm_ack_failed(comm, 5, &acked));
+    TAKEN(kvcl_comm_get_failed(comm, NULL, 0, &n_failed));
+    ck_assert((acked == 0) && (n_failed == 0));
     kvcl_finalize(one);
     TAKEN(kvcl_init(&p, &one));
     TAKEN(kvcl_on_event(one, count_event, &n)); /* from the progress thread */

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Ranks that are killed, stopped or leave: the others agree on who is left, and the excluded are fenced.
+# Ranks that are killed, stopped or leave: the others agree on who is left, and the excluded are fenced. Then ranks that
+# agree and shrink meanwhile.
 #   gate   3 ranks over shared memory; 4 over TCP
 #   night  also 2 and 8 ranks, over both
 set -eu
@@ -31,6 +32,7 @@ cases="shm/3 tcp/4"
 [ "${TEST_RING:-gate}" = gate ] || cases="$cases shm/2 shm/8 tcp/2 tcp/8"
 for case in $cases; do
   check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/views" "${case#*/}"
+  check "recovery of ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/recover" "${case#*/}"
 done
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

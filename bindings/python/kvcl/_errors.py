@@ -36,6 +36,7 @@ class Status(enum.IntEnum):
     ERR_INTERNAL = -24
     ERR_WAIT_TIMEOUT = -25
     ERR_DEAD_HANDLE = -26
+    ERR_NO_QUORUM = -27
 
 
 class KvclError(Exception):
@@ -212,6 +213,12 @@ class DeadHandle(KvclError, ValueError):
     """The object was freed already."""
 
     status = Status.ERR_DEAD_HANDLE
+
+
+class NoQuorum(KvclError):
+    """Too few ranks are reachable to decide."""
+
+    status = Status.ERR_NO_QUORUM
 
 
 def by_status() -> Dict[int, Type[KvclError]]:

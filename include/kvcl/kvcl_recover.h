@@ -1,0 +1,56 @@
+/*
+ * Going on after failures: what ULFM is to MPI (names and meaning are ULFM's, W. Bland et al., "Post-failure recovery
+ * of MPI communication capability", IJHPCA 2013). All of it needs KVCL_VIEWS=yes (kvcl_view.h), and communicators of
+ * one job.
+ *
+ * Errors are local: a rank that works with a failed one gets KVCL_ERR_RANK_FAILED, others get nothing. The ranks then
+ * agree on what they know (kvcl_comm_agree), and go on with those that are left (kvcl_comm_shrink), or by the view's
+ * mask over the old numbers (kvcl_comm_active).
+ */
+#ifndef KVCL_RECOVER_H
+#define KVCL_RECOVER_H
+
+#include <kvcl/kvcl_view.h>
+
+KVCL_BEGIN_DECLS
+
+/**
+ * The ranks of comm that have failed, as this rank knows it: numbers in comm, in the order in which it was told. The
+ * list only grows, and only at its end. Local; any thread; does not block.
+ * @param [out] ranks  the first cap of them; NULL with cap 0.
+ * @param [out] n_p    how many there are.
+ * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set), KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_comm_get_failed(kvcl_comm_h comm, int *ranks, int cap, int *n_p) KVCL_MUST_CHECK;
+
+/**
+ * This rank acknowledges the first n failures of kvcl_comm_get_failed(): kvcl_comm_agree() reports them no longer, once
+ * all have. Fewer than before changes nothing.
+ * @param [out] acked_p  how many are acknowledged now; NULL: not wanted.
+ * @return as kvcl_comm_get_failed().
+ */
+KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_p) KVCL_MUST_CHECK;
+
+/**
+ * All living ranks of comm agree on the bits that are set in every rank's *flags. Collective: all call it, and
+ * kvcl_comm_shrink(), in the same order, one at a time. All that return a value return the same value and status,
+ * whichever ranks die meanwhile, also those that die later. A rank that dies before it has called takes no part.
+ * Blocks; not from a callback.
+ * @param [in,out] flags  bits of this rank; on KVCL_OK and KVCL_ERR_RANK_FAILED those of all.
+ * @return KVCL_OK; KVCL_ERR_RANK_FAILED (the ranks have agreed, and not all of them have acknowledged all failures of
+ *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() instead); KVCL_ERR_NO_QUORUM or
+ *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed); KVCL_ERR_STALE (this rank was excluded);
+ *         KVCL_ERR_BUSY (another thread is in such a call with comm); KVCL_ERR_UNSUPPORTED; KVCL_ERR_NO_MEMORY.
+ */
+KVCL_API kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeout_ns) KVCL_MUST_CHECK;
+
+/**
+ * A communicator of the ranks of comm that are left, in their order: the same ones on all. Collective as
+ * kvcl_comm_agree(). A rank that has just died may be among them: then call it again.
+ * @return KVCL_OK and *shrunk_p, to be freed by kvcl_comm_free(); otherwise as kvcl_comm_agree().
+ */
+KVCL_API kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *shrunk_p) KVCL_MUST_CHECK;
+
+KVCL_END_DECLS
+
+#endif

@@ -1,0 +1,154 @@
+/*
+ * Agreement within communicators (recover.h): their state, messages, views. Locks: the engine lock.
+ */
+#include "config.h"
+#include "member/recover.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void send_message(void *arg, uint32_t to, const kvcl_agree_msg_t *msg)
+{
+    const kvcl_recover_t     *recover = arg;
+    const kvcl_member_room_t *room    = kvcl_member_room(recover->comm->ctx);
+    kvcl_peer_t              *peer    = room->ranks[to].peer;
+    const kvcl_rankset_t     sets[2]  = {msg->value.acked, msg->value.members};
+    kvcl_msg_agree_t         out      = {
+        .msg = {.type = KVCL_MSG_AGREE, .op = room->me}, .comm = recover->comm->id, .round = msg->round,
+        .view = msg->view, .accepted = msg->accepted, .flags = msg->value.flags, .type = msg->type,
+        .call = msg->value.call,
+    };
+
+    if ((peer != NULL) && (peer->state == KVCL_PEER_READY) &&
+        (kvcl_peer_post(peer, &out.msg, sizeof(out), sets, sizeof(sets)) != KVCL_OK)) {
+        kvcl_log_debug("a message of an agreement is not sent to %s", peer->name);
+    }
+}
+
+static void take_decision(void *arg, uint64_t round, const kvcl_agree_value_t *value)
+{
+    kvcl_recover_t *recover = arg;
+
+    if (round == recover->awaited) {
+        recover->value = *value;
+        recover->done  = true;
+        kvcl_engine_notify(recover->comm->ctx);
+    }
+}
+
+static const kvcl_agree_ops_t agree_ops = {.send = send_message, .decided = take_decision};
+
+static kvcl_recover_t *make(kvcl_member_room_t *room, kvcl_comm_h comm)
+{
+    kvcl_recover_t *recover = calloc(1, sizeof(*recover));
+    kvcl_rankset_t group    = {{0}};
+    int            i;
+
+    if (recover == NULL) {
+        return NULL;
+    }
+    for (i = 0; i < comm->size; ++i) {
+        kvcl_rankset_add(&group, kvcl_recover_slot(comm, i));
+    }
+    recover->comm = comm;
+    kvcl_agree_init(&recover->agree, room->me, &group, &agree_ops, recover);
+    if (room->started) {
+        kvcl_agree_view(&recover->agree, room->views.view.number, &room->views.view.members);
+    }
+    kvcl_list_add_tail(&room->recovers, &recover->link);
+    return recover;
+}
+
+kvcl_recover_t *kvcl_recover_of(kvcl_member_room_t *room, kvcl_comm_h comm)
+{
+    kvcl_recover_t *recover;
+
+    kvcl_assert_locked(room->ctx);
+    kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
+        if (recover->comm == comm) {
+            return recover;
+        }
+    }
+    return make(room, comm);
+}
+
+void kvcl_member_recover_views(kvcl_member_room_t *room)
+{
+    kvcl_recover_t *recover;
+
+    kvcl_assert_locked(room->ctx);
+    kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
+        kvcl_agree_view(&recover->agree, room->views.view.number, &room->views.view.members);
+    }
+}
+
+void kvcl_member_recover_again(kvcl_member_room_t *room)
+{
+    kvcl_recover_t *recover;
+
+    kvcl_assert_locked(room->ctx);
+    kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
+        kvcl_agree_again(&recover->agree);
+    }
+}
+
+void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm)
+{
+    kvcl_recover_t *recover, *next;
+
+    kvcl_list_foreach_safe (recover, next, &room->recovers, kvcl_recover_t, link) {
+        if ((comm == NULL) || (recover->comm == comm)) {
+            kvcl_list_del(&recover->link);
+            free(recover);
+        }
+    }
+}
+
+/* ---- messages ---- */
+
+/* One that this rank has not made yet is none: the sender says it again. */
+static kvcl_comm_h find_comm(kvcl_context_h ctx, uint64_t id)
+{
+    kvcl_comm_h comm;
+
+    kvcl_assert_locked(ctx);
+    kvcl_list_foreach (comm, &ctx->comms, struct kvcl_comm, link) {
+        if ((comm->id == id) && !comm->inter && ((comm->world != NULL) || (comm == ctx->world))) {
+            return comm;
+        }
+    }
+    return NULL;
+}
+
+void kvcl_recover_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
+                             const void *data, size_t len)
+{
+    const kvcl_msg_agree_t *in   = (const kvcl_msg_agree_t *)msg;
+    kvcl_member_room_t     *room = kvcl_member_room(ctx);
+    kvcl_recover_t         *recover;
+    kvcl_agree_msg_t       taken = {.from = (uint32_t)msg->op, .round = in->round, .view = in->view,
+                                    .accepted = in->accepted};
+    kvcl_comm_h            comm;
+
+    (void)hdr_len;
+    if ((room == NULL) || (msg->op >= room->n) || (room->ranks[msg->op].peer == NULL)) {
+        return; /* views are off here, or the rank is not known yet */
+    }
+    if ((room->ranks[msg->op].peer != peer) || (len != 2 * sizeof(kvcl_rankset_t)) ||
+        (in->type < KVCL_AGREE_GIVE) || (in->type > KVCL_AGREE_DECIDED) || (in->call > KVCL_RECOVER_SHRINK)) {
+        kvcl_am_malformed(ctx, peer, "a message of an agreement that no rank sends");
+        return;
+    }
+    comm    = find_comm(ctx, in->comm);
+    recover = (comm != NULL) ? kvcl_recover_of(room, comm) : NULL;
+    if (recover == NULL) {
+        return;
+    }
+    taken.type        = (kvcl_agree_type_t)in->type;
+    taken.value.call  = in->call;
+    taken.value.flags = in->flags;
+    memcpy(&taken.value.acked, data, sizeof(kvcl_rankset_t));
+    memcpy(&taken.value.members, (const char *)data + sizeof(kvcl_rankset_t), sizeof(kvcl_rankset_t));
+    kvcl_agree_take(&recover->agree, &taken);
+}

@@ -1,0 +1,253 @@
+/*
+ * kvcl_comm_get_failed, _ack_failed, _agree, _shrink (kvcl_recover.h). Locks: none is held on entry; the engine lock
+ * inside.
+ */
+#include "config.h"
+#include "base/error.h"
+#include "base/clock.h"
+#include "handle/handle.h"
+#include "member/recover.h"
+#include "req/callback.h"
+#include "req/timeout.h"
+#include <kvcl/kvcl_recover.h>
+
+#include <stdlib.h>
+
+static kvcl_status_t check(kvcl_comm_h comm, const char *call, kvcl_member_room_t **room_p)
+{
+    kvcl_status_t status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (comm->inter || ((comm->world == NULL) && (comm != comm->ctx->world))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: a communicator of another job, or of contexts that connect one "
+                         "by one", call);
+    }
+    *room_p = kvcl_member_room(comm->ctx);
+    return (*room_p != NULL) ? KVCL_OK
+                             : kvcl_fail(KVCL_ERR_UNSUPPORTED, "%s: this job has no views: set KVCL_VIEWS=yes on all "
+                                         "of its ranks", call);
+}
+
+/* The rank in comm of a slot; -1: it is none. */
+static int rank_of(const struct kvcl_comm *comm, uint32_t slot)
+{
+    int i;
+
+    for (i = 0; i < comm->size; ++i) {
+        if (kvcl_recover_slot(comm, i) == slot) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Lock held. The first failures of comm: their numbers go to ranks (cap of them), their slots to slots (limit of them;
+ * NULL: not wanted). @return how many there are. */
+static int list_failed(const kvcl_member_room_t *room, const struct kvcl_comm *comm, int *ranks, int cap, int limit,
+                       kvcl_rankset_t *slots)
+{
+    unsigned i;
+    int      n = 0, rank;
+
+    kvcl_assert_locked(room->ctx);
+    for (i = 0; i < room->n_told; ++i) {
+        rank = rank_of(comm, room->told[i]);
+        if (rank < 0) {
+            continue;
+        }
+        if (n < cap) {
+            ranks[n] = rank;
+        }
+        if ((slots != NULL) && (n < limit)) {
+            kvcl_rankset_add(slots, room->told[i]);
+        }
+        ++n;
+    }
+    return n;
+}
+
+kvcl_status_t kvcl_comm_get_failed(kvcl_comm_h comm, int *ranks, int cap, int *n_p)
+{
+    static const char  call[] = "kvcl_comm_get_failed";
+    kvcl_member_room_t *room;
+    kvcl_status_t      status = check(comm, call, &room);
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((n_p == NULL) || (cap < 0) || ((ranks == NULL) && (cap != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: NULL argument, or room for %d ranks", call, cap);
+    }
+    kvcl_lock(comm->ctx);
+    *n_p = list_failed(room, comm, ranks, cap, 0, NULL);
+    kvcl_unlock(comm->ctx);
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_p)
+{
+    kvcl_member_room_t *room;
+    kvcl_recover_t     *recover;
+    kvcl_status_t      status = check(comm, "kvcl_comm_ack_failed", &room);
+    int                all;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    kvcl_lock(comm->ctx);
+    recover = kvcl_recover_of(room, comm);
+    if (recover != NULL) {
+        all = list_failed(room, comm, NULL, 0, 0, NULL);
+        n   = (n < all) ? n : all;
+        recover->n_acked = (n > recover->n_acked) ? n : recover->n_acked;
+        if (acked_p != NULL) {
+            *acked_p = recover->n_acked;
+        }
+    }
+    kvcl_unlock(comm->ctx);
+    return (recover != NULL) ? KVCL_OK : kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_comm_ack_failed: no memory");
+}
+
+/* ---- agreeing ---- */
+
+static bool is_over(void *arg)
+{
+    const kvcl_recover_t *recover = arg;
+
+    return recover->done || kvcl_member_room(recover->comm->ctx)->excluded;
+}
+
+/* Lock held. */
+static kvcl_status_t begin(kvcl_member_room_t *room, kvcl_comm_h comm, uint32_t number, uint64_t flags,
+                           const char *call, kvcl_recover_t **recover_p)
+{
+    kvcl_recover_t *recover = kvcl_recover_of(room, comm);
+    kvcl_rankset_t acked    = {{0}};
+
+    kvcl_assert_locked(comm->ctx);
+    if (recover == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call);
+    }
+    if (recover->busy) {
+        return kvcl_fail(KVCL_ERR_BUSY, "%s: another thread agrees on something, or shrinks, with this communicator",
+                         call);
+    }
+    (void)list_failed(room, comm, NULL, 0, recover->n_acked, &acked);
+    recover->busy    = true;
+    recover->done    = false;
+    recover->awaited = recover->agree.round + 1;
+    (void)kvcl_agree_give(&recover->agree, number, flags, &acked);
+    *recover_p = recover;
+    return KVCL_OK;
+}
+
+/* Lock held. */
+static kvcl_status_t end(kvcl_member_room_t *room, kvcl_recover_t *recover, uint32_t number, const char *call,
+                         kvcl_agree_value_t *value)
+{
+    const bool quorum = !room->started || kvcl_views_has_quorum(&room->views);
+
+    kvcl_assert_locked(room->ctx);
+    recover->busy = false;
+    if (!recover->done) {
+        return room->excluded
+                   ? kvcl_fail(KVCL_ERR_STALE, "%s: the other ranks have excluded this one", call)
+                   : kvcl_fail(quorum ? KVCL_ERR_TIMED_OUT : KVCL_ERR_NO_QUORUM, quorum
+                               ? "%s: not all ranks that are left have called it in the time given"
+                               : "%s: this rank reaches too few others to decide anything", call);
+    }
+    *value = recover->value;
+    if (value->call != number) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: some ranks called kvcl_comm_agree, others kvcl_comm_shrink: all "
+                         "call them in the same order", call);
+    }
+    return KVCL_OK;
+}
+
+static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, uint64_t timeout_ns, const char *call,
+                           kvcl_agree_value_t *value)
+{
+    kvcl_member_room_t *room;
+    kvcl_recover_t     *recover = NULL;
+    kvcl_status_t      status   = check(comm, call, &room);
+    uint64_t           deadline_ns;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if (kvcl_callback_inside(comm->ctx)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it would block in a callback of the context", call);
+    }
+    status = kvcl_call_timeout(comm->ctx, timeout_ns, call, &timeout_ns);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    deadline_ns = kvcl_deadline_after(timeout_ns);
+    kvcl_lock(comm->ctx);
+    status = begin(room, comm, number, flags, call, &recover);
+    kvcl_unlock(comm->ctx);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    (void)kvcl_engine_wait(comm->ctx, is_over, recover, deadline_ns);
+    kvcl_lock(comm->ctx);
+    status = end(room, recover, number, call, value);
+    kvcl_unlock(comm->ctx);
+    return status;
+}
+
+kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeout_ns)
+{
+    static const char  call[] = "kvcl_comm_agree";
+    kvcl_agree_value_t value;
+    kvcl_status_t      status;
+    int                i, missing = -1;
+
+    if (flags == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: flags is NULL", call);
+    }
+    status = agree(comm, KVCL_RECOVER_AGREE, *flags, timeout_ns, call, &value);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    *flags = value.flags;
+    for (i = 0; (i < comm->size) && (missing < 0); ++i) {
+        if (!kvcl_rankset_has(&value.members, kvcl_recover_slot(comm, i)) &&
+            !kvcl_rankset_has(&value.acked, kvcl_recover_slot(comm, i))) {
+            missing = i;
+        }
+    }
+    return (missing < 0) ? KVCL_OK
+                         : kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: all have agreed; rank %d has failed, and not all have "
+                                     "acknowledged that", call, missing);
+}
+
+kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *shrunk_p)
+{
+    static const char  call[] = "kvcl_comm_shrink";
+    kvcl_agree_value_t value;
+    kvcl_status_t      status;
+    int                *ranks, n = 0, i;
+
+    if (shrunk_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: shrunk_p is NULL", call);
+    }
+    status = agree(comm, KVCL_RECOVER_SHRINK, 0, timeout_ns, call, &value);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    ranks = malloc((size_t)comm->size * sizeof(*ranks));
+    if (ranks == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %d ranks", call, (int)comm->size);
+    }
+    for (i = 0; i < comm->size; ++i) {
+        if (kvcl_rankset_has(&value.members, kvcl_recover_slot(comm, i))) {
+            ranks[n++] = i;
+        }
+    }
+    status = kvcl_comm_create(comm, ranks, n, shrunk_p);
+    free(ranks);
+    return status;
+}

@@ -1,0 +1,230 @@
+/*
+ * Agreement: see agree.h.
+ */
+#include "config.h"
+#include "view/agree.h"
+
+#include <string.h>
+
+void kvcl_agree_init(kvcl_agree_t *agree, uint32_t me, const kvcl_rankset_t *group, const kvcl_agree_ops_t *ops,
+                     void *arg)
+{
+    memset(agree, 0, sizeof(*agree));
+    agree->me     = me;
+    agree->group  = *group;
+    agree->living = *group;
+    agree->view   = 1;
+    agree->ops    = ops;
+    agree->arg    = arg;
+}
+
+static uint32_t leader_of(const kvcl_agree_t *agree)
+{
+    return kvcl_rankset_next(&agree->living, 0);
+}
+
+static bool covers(const kvcl_rankset_t *set, const kvcl_rankset_t *part)
+{
+    kvcl_rankset_t rest = *part;
+
+    kvcl_rankset_drop(&rest, set);
+    return kvcl_rankset_is_empty(&rest);
+}
+
+static void send(const kvcl_agree_t *agree, uint32_t to, kvcl_agree_type_t type, const kvcl_agree_round_t *round,
+                 const kvcl_agree_value_t *value)
+{
+    kvcl_agree_msg_t msg = {.type = type, .from = agree->me, .round = round->number, .view = agree->view};
+
+    if (value != NULL) {
+        msg.value = *value;
+    }
+    msg.accepted = (type == KVCL_AGREE_GIVE) ? round->accepted : 0;
+    agree->ops->send(agree->arg, to, &msg);
+}
+
+static void send_all(const kvcl_agree_t *agree, kvcl_agree_type_t type, const kvcl_agree_round_t *round,
+                     const kvcl_agree_value_t *value, const kvcl_rankset_t *but)
+{
+    uint32_t slot;
+
+    KVCL_RANKSET_EACH(&agree->living, slot) {
+        if ((slot != agree->me) && ((but == NULL) || !kvcl_rankset_has(but, slot))) {
+            send(agree, slot, type, round, value);
+        }
+    }
+}
+
+/* The round of that number; a new one takes the place of the one before the last. NULL: it is over. */
+static kvcl_agree_round_t *round_of(kvcl_agree_t *agree, uint64_t number)
+{
+    kvcl_agree_round_t *round = &agree->rounds[number % 2];
+
+    if ((number == 0) || (number < round->number) || (number > agree->round + 1)) {
+        return NULL;
+    }
+    if (number > round->number) {
+        memset(round, 0, sizeof(*round));
+        round->number = number;
+    }
+    return round;
+}
+
+static void decide(kvcl_agree_t *agree, kvcl_agree_round_t *round, const kvcl_agree_value_t *value)
+{
+    if (round->given && !round->decided) {
+        round->decided = true;
+        round->value   = *value;
+        agree->ops->decided(agree->arg, round->number, &round->value);
+    }
+}
+
+/* ---- the leader ---- */
+
+static void count_accepted(kvcl_agree_t *agree, kvcl_agree_round_t *round, uint32_t from)
+{
+    kvcl_rankset_add(&round->agreed, from);
+    if (round->proposed && !round->decided && covers(&round->agreed, &agree->living)) {
+        send_all(agree, KVCL_AGREE_DECIDED, round, &round->value, NULL);
+        decide(agree, round, &round->value);
+    }
+}
+
+static void propose(kvcl_agree_t *agree, kvcl_agree_round_t *round)
+{
+    round->value = (round->best != 0) ? round->best_value : round->sum;
+    if (round->best == 0) {
+        round->value.members = agree->living;
+    }
+    round->accepted = agree->view;
+    round->proposed = true;
+    send_all(agree, KVCL_AGREE_ACCEPT, round, &round->value, NULL);
+    count_accepted(agree, round, agree->me);
+}
+
+static void add(kvcl_agree_value_t *sum, const kvcl_agree_value_t *value, bool first)
+{
+    if (first) {
+        *sum = *value;
+        return;
+    }
+    sum->call   = (sum->call == value->call) ? sum->call : KVCL_AGREE_CALL_MIXED;
+    sum->flags &= value->flags;
+    kvcl_rankset_keep(&sum->acked, &value->acked);
+}
+
+static void gather(kvcl_agree_t *agree, kvcl_agree_round_t *round, uint32_t from, uint64_t accepted,
+                   const kvcl_agree_value_t *value)
+{
+    if (kvcl_rankset_has(&round->gave, from) || !kvcl_rankset_has(&agree->living, from)) {
+        return;
+    }
+    if (accepted == 0) {
+        add(&round->sum, value, kvcl_rankset_is_empty(&round->gave));
+    } else if (accepted > round->best) {
+        round->best       = accepted;
+        round->best_value = *value;
+    }
+    kvcl_rankset_add(&round->gave, from);
+    if (!round->proposed && round->given && covers(&round->gave, &agree->living)) {
+        propose(agree, round);
+    }
+}
+
+/* ---- every rank ---- */
+
+static void give(kvcl_agree_t *agree, kvcl_agree_round_t *round)
+{
+    const kvcl_agree_value_t *value = (round->accepted != 0) ? &round->value : &round->mine;
+
+    if (leader_of(agree) != agree->me) {
+        send(agree, leader_of(agree), KVCL_AGREE_GIVE, round, value);
+    } else {
+        gather(agree, round, agree->me, round->accepted, value);
+    }
+}
+
+/* What is not decided is given, and the leader asks for what it lacks. */
+static void give_open(kvcl_agree_t *agree, bool ask)
+{
+    kvcl_agree_round_t *round;
+    unsigned           i;
+
+    for (i = 0; i < 2; ++i) {
+        round = &agree->rounds[(agree->round + 1 + i) % 2]; /* the older one first */
+        if (!round->given || round->decided || !kvcl_rankset_has(&agree->living, agree->me)) {
+            continue;
+        }
+        give(agree, round);
+        if (ask && (leader_of(agree) == agree->me) && !round->decided) {
+            send_all(agree, round->proposed ? KVCL_AGREE_ACCEPT : KVCL_AGREE_ASK, round,
+                     round->proposed ? &round->value : NULL, round->proposed ? &round->agreed : &round->gave);
+        }
+    }
+}
+
+void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t *members)
+{
+    unsigned i;
+
+    if (number <= agree->view) {
+        return;
+    }
+    agree->view   = number;
+    agree->living = agree->group;
+    kvcl_rankset_keep(&agree->living, members);
+    for (i = 0; i < 2; ++i) {
+        memset(&agree->rounds[i].gave, 0, sizeof(agree->rounds[i].gave));
+        memset(&agree->rounds[i].agreed, 0, sizeof(agree->rounds[i].agreed));
+        agree->rounds[i].proposed = false;
+        agree->rounds[i].best     = 0;
+    }
+    give_open(agree, true);
+}
+
+void kvcl_agree_again(kvcl_agree_t *agree)
+{
+    give_open(agree, true);
+}
+
+uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, const kvcl_rankset_t *acked)
+{
+    kvcl_agree_round_t *round = round_of(agree, agree->round + 1);
+
+    agree->round += 1;
+    round->given  = true;
+    round->mine   = (kvcl_agree_value_t){.call = call, .flags = flags, .acked = *acked};
+    give_open(agree, agree->round == 1); /* others may have given before this rank knew the group */
+    return agree->round;
+}
+
+void kvcl_agree_take(kvcl_agree_t *agree, const kvcl_agree_msg_t *msg)
+{
+    kvcl_agree_round_t *round = kvcl_rankset_has(&agree->group, msg->from) ? round_of(agree, msg->round) : NULL;
+
+    if (round == NULL) {
+        return;
+    }
+    if (msg->type == KVCL_AGREE_DECIDED) {
+        decide(agree, round, &msg->value);
+        return;
+    }
+    if (round->decided) {
+        send(agree, msg->from, KVCL_AGREE_DECIDED, round, &round->value);
+        return;
+    }
+    if (msg->view != agree->view) {
+        return; /* said again in the view of both */
+    }
+    if ((msg->type == KVCL_AGREE_GIVE) && (leader_of(agree) == agree->me)) {
+        gather(agree, round, msg->from, msg->accepted, &msg->value);
+    } else if ((msg->type == KVCL_AGREE_ASK) && (leader_of(agree) == msg->from) && round->given) {
+        give(agree, round);
+    } else if ((msg->type == KVCL_AGREE_ACCEPT) && (leader_of(agree) == msg->from) && round->given) {
+        round->accepted = agree->view;
+        round->value    = msg->value;
+        send(agree, msg->from, KVCL_AGREE_ACCEPTED, round, NULL);
+    } else if ((msg->type == KVCL_AGREE_ACCEPTED) && (leader_of(agree) == agree->me) && round->given) {
+        count_accepted(agree, round, msg->from);
+    }
+}

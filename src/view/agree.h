@@ -1,0 +1,90 @@
+/*
+ * Agreement within a group of ranks, on top of views: the machine of one rank for one communicator. Messages come in
+ * and go out; no clock, no I/O, no allocation.
+ *
+ * Rounds are numbered from 1, and each rank gives to them in order. In each view the lowest member of the group leads:
+ * it gathers what all the others give (GIVE), chooses the value, has all accept it (ACCEPT, ACCEPTED), and then tells
+ * it (DECIDED). When the view changes, a round that is not decided begins again in the new one, where whoever has
+ * accepted a value gives that. So a value that anybody was told was accepted by all members of a view, and every later
+ * leader hears of it: all that decide, also those that die afterwards, decide the same. (The shape of ERA, T. Herault
+ * et al., "Practical Scalable Consensus for Pseudo-Synchronous Distributed Systems", SC'15, with a star for a tree, and
+ * views in place of suspicions.)
+ *
+ * Nobody begins round n + 2 before all have decided round n, so two rounds are kept; who has decided answers a late
+ * question with the value.
+ */
+#ifndef KVCL_VIEW_AGREE_H
+#define KVCL_VIEW_AGREE_H
+
+#include "view/rankset.h"
+
+typedef enum {
+    KVCL_AGREE_GIVE = 1, /* value: what the sender gives; accepted: the view in which it has accepted that; 0: none */
+    KVCL_AGREE_ASK,      /* the leader lacks what the receiver gives */
+    KVCL_AGREE_ACCEPT,
+    KVCL_AGREE_ACCEPTED,
+    KVCL_AGREE_DECIDED
+} kvcl_agree_type_t;
+
+enum { KVCL_AGREE_CALL_MIXED = 0 }; /* of a value: the ranks have made different calls */
+
+typedef struct kvcl_agree_value {
+    uint32_t       call;    /* the caller's number for what is agreed on */
+    uint64_t       flags;   /* the bits that all have given */
+    kvcl_rankset_t acked;   /* the failures that all have acknowledged */
+    kvcl_rankset_t members; /* decided: of the group, in the view in which the value was chosen */
+} kvcl_agree_value_t;
+
+typedef struct kvcl_agree_msg {
+    kvcl_agree_type_t  type;
+    uint32_t           from;
+    uint64_t           round, view, accepted;
+    kvcl_agree_value_t value; /* GIVE, ACCEPT, DECIDED */
+} kvcl_agree_msg_t;
+
+typedef struct kvcl_agree_ops {
+    void (*send)(void *arg, uint32_t to, const kvcl_agree_msg_t *msg);
+    void (*decided)(void *arg, uint64_t round, const kvcl_agree_value_t *value);
+} kvcl_agree_ops_t;
+
+typedef struct kvcl_agree_round {
+    uint64_t           number;   /* 0: none */
+    bool               given;    /* by this rank */
+    bool               decided;
+    uint64_t           accepted; /* the view in which this rank has accepted the value; 0: none */
+    kvcl_agree_value_t mine, value;
+    /* The leader's, in its view. */
+    kvcl_rankset_t     gave, agreed; /* who gave; who has accepted */
+    bool               proposed;
+    uint64_t           best;         /* the latest view in which one of them has accepted a value */
+    kvcl_agree_value_t sum, best_value;
+} kvcl_agree_round_t;
+
+typedef struct kvcl_agree {
+    uint32_t                me;
+    kvcl_rankset_t          group;  /* slots */
+    kvcl_rankset_t          living; /* of them, in the view */
+    uint64_t                view;
+    uint64_t                round;  /* the last one that this rank has given to */
+    kvcl_agree_round_t      rounds[2];
+    const kvcl_agree_ops_t *ops;
+    void                   *arg;
+} kvcl_agree_t;
+
+void kvcl_agree_init(kvcl_agree_t *agree, uint32_t me, const kvcl_rankset_t *group, const kvcl_agree_ops_t *ops,
+                     void *arg);
+
+/** This rank's view, from now on. */
+void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t *members);
+
+/** This rank gives to the next round, whose number is returned. The last one has been decided. ops->decided may be
+ * called meanwhile. */
+uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, const kvcl_rankset_t *acked);
+
+/** A message of a rank of the group; one that does not fit is dropped. */
+void kvcl_agree_take(kvcl_agree_t *agree, const kvcl_agree_msg_t *msg);
+
+/** Messages may have been lost: what is not decided is said again. */
+void kvcl_agree_again(kvcl_agree_t *agree);
+
+#endif
