@@ -107,26 +107,16 @@ static void thread_sleep(kvcl_context_h ctx, uint64_t until_ns)
 }
 
 /* Give other threads the lock while this one spins: a mutex is not fair by itself. */
-static void yield_lock(kvcl_engine_t *eng)
+static void yield_lock(kvcl_engine_t *eng, bool naps)
 {
     pthread_mutex_unlock(&eng->lock);
-    if (atomic_load_explicit(&eng->wanted, memory_order_relaxed) != 0) {
+    if (naps) {
+        (void)usleep(KVCL_SPIN_NAP_US);
+    } else if (atomic_load_explicit(&eng->wanted, memory_order_relaxed) != 0) {
         sched_yield();
     } else {
         kvcl_relax();
     }
-    pthread_mutex_lock(&eng->lock);
-}
-
-/* The transports could not be armed. */
-static void refused(kvcl_engine_t *eng, kvcl_spin_t *spin)
-{
-    if (!kvcl_spin_naps(spin)) {
-        yield_lock(eng);
-        return;
-    }
-    pthread_mutex_unlock(&eng->lock);
-    (void)usleep(KVCL_SPIN_NAP_US);
     pthread_mutex_lock(&eng->lock);
 }
 
@@ -159,16 +149,16 @@ void *kvcl_engine_thread(void *arg)
         if (n != 0) {
             last = now;
             kvcl_spin_found(&eng->thread_spin);
-            yield_lock(eng);
+            yield_lock(eng, false);
         } else if (!eng->one_core && kvcl_spin_more(&eng->thread_spin, now - last)) {
-            yield_lock(eng);
+            yield_lock(eng, false);
         } else if (!eng->polling && arm_xports(eng)) {
             kvcl_spin_slept(&eng->thread_spin);
             set_thread_fds(eng, true);
             thread_sleep(ctx, kvcl_heap_min_key(&eng->timers));
             last = kvcl_now_ns();
         } else {
-            refused(eng, &eng->thread_spin);
+            yield_lock(eng, kvcl_spin_naps(&eng->thread_spin)); /* the transports could not be armed */
         }
     }
     pthread_mutex_unlock(&eng->lock);
@@ -231,16 +221,16 @@ static void poller_loop(kvcl_context_h ctx, bool (*done)(void *arg), void *arg, 
             last = now; /* callbacks alone: another thread's call completed something */
             kvcl_spin_found(&eng->waiter_spin);
             kvcl_callbacks_run(ctx);
-            yield_lock(eng);
+            yield_lock(eng, false);
         } else if (kvcl_spin_more(&eng->waiter_spin, (now < eng->expect_ns) ? 0 : now - last)) {
-            yield_lock(eng);
+            yield_lock(eng, false);
         } else if (arm_xports(eng)) {
             kvcl_spin_slept(&eng->waiter_spin);
             until = kvcl_heap_min_key(&eng->timers);
             poller_sleep(ctx, (until < deadline_ns) ? until : deadline_ns);
             last = kvcl_now_ns() - eng->waiter_spin.most_ns; /* after a sleep: no spin until the next event */
         } else {
-            refused(eng, &eng->waiter_spin);
+            yield_lock(eng, kvcl_spin_naps(&eng->waiter_spin));
         }
     }
     kvcl_spin_found(&eng->waiter_spin);

@@ -177,7 +177,7 @@ static int u32s_from_buffer(PyObject *arg, const char *what, uint32_t **values_p
     }
     i = 0;
     if ((view.itemsize == 4) && (strchr("IL", code) != NULL)) { /* as the library has them */
-        memcpy(values, view.buf, (size_t)view.len);
+        memcpy(values, view.buf, n * sizeof(*values));
         i = n;
     }
     for (; i < n; ++i) {
