@@ -349,6 +349,30 @@ def test_a_lookup_with_patience_waits_for_its_answer_once():
     assert look.ask("r", 700, 0, 2) is None and link.waited is None and len(link.calls) == 1
 
 
+def test_questions_of_many_requests_are_spread_over_steps(monkeypatch):
+    plan, link, clock, asked = Plan(128, "prompt"), FakeLink(), [100.0], []
+    monkeypatch.setattr("kvcl.vllm._lookups.time.monotonic", lambda: clock[0])
+    look = lookups(plan, link)
+
+    def match(keys):
+        clock[0] += 0.0004
+        asked.append(keys)
+        return FakeCall(done=False)
+
+    link.match = match
+    for i in range(20):
+        plan.add(f"r{i}", 700, hashes(5, f"{i}"), None)
+    for longer, questions in ((0.0, 3), (0.04, 6), (0.0, 12)):  # 1 ms, and after 40 ms, 2 ms
+        for i in range(20):
+            assert look.ask(f"r{i}", 700, 0) is None
+        assert len(asked) == questions
+        clock[0] += longer
+        look.step()
+    assert len(set(map(tuple, asked))) == 12
+    clock[0] += 61
+    assert look.ask("r19", 700, 0) == 0  # one that was not asked for is computed as well
+
+
 def test_a_link_waits_no_longer_than_its_patience(monkeypatch):
     clock, call = [100.0], FakeCall(done=False)
 

@@ -28,6 +28,7 @@ from ._watch import Watch
 logger = init_logger("vllm.kvcl")  # below vLLM's own, so that its settings of logging hold
 
 ANSWER = 0.001    # seconds that a step with nothing to compute waits for the store's answer
+TOLD = 256        # blocks after which a step tells no more
 SHORT = 64 << 20  # bytes of the loads of one rank that such a step waits for
 _ENDED_EARLY = ("FINISHED_ABORTED", "FINISHED_ERROR", "FINISHED_IGNORED")
 ADDRESS = 5.0  # seconds that the start of the engine waits for its ranks' addresses
@@ -226,6 +227,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if self._link is None:
             return Metadata(Work())
         self._computing, self._short = set(scheduler_output.num_scheduled_tokens), SHORT
+        self._lookups.step()
         return Metadata(self._plan.step(self._steps(scheduler_output), self._blocks_of(scheduler_output),
                                         scheduler_output.preempted_req_ids or ()))
 
@@ -298,7 +300,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def take_events(self) -> List[Any]:
         if self._link is None or not self._plan.tells:
             return []
-        stored = self._plan.take_stored()
+        stored = self._plan.take_stored(TOLD)
         dropped = self._watch.dropped()
         for one in stored:
             self._watch.stored(one.names)

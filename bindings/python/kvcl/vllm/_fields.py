@@ -45,7 +45,7 @@ def tenant_secret(path: str) -> bytes:
 def keys(base: bytes, hashes: Sequence[bytes], slices: Iterable[int]) -> List[bytes]:
     """The store's keys: for each block hash of vLLM one for each slice (a KV head), in this order."""
     marks = [struct.pack("<I", one) for one in slices]
-    return [kvcl.key_from_bytes(name + mark, base) for name in hashes for mark in marks]
+    return kvcl.keys_from_bytes([name + mark for name in hashes for mark in marks], base)
 
 
 def explain(own: str, others: Iterable[str]) -> Optional[str]:

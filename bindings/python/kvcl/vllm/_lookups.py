@@ -9,6 +9,8 @@ import kvcl
 from ._plan import Plan
 
 AGAIN = 0.002  # seconds between two questions about a handover that has not arrived
+LEAST = 0.001  # seconds that a step spends on new questions, and
+SHARE = 0.05   # of the time since the last one, if that is more; one question at least
 
 
 @dataclasses.dataclass
@@ -28,6 +30,13 @@ class Lookups:
                  options: Any) -> None:
         self._link, self._plan, self._keys, self._parts, self._options = link, plan, keys, parts, options
         self._open: Dict[str, _Question] = {}
+        self._left = LEAST  # of this step
+        self._last = time.monotonic()
+
+    def step(self) -> None:
+        """The requests of a step are known: those that come to be asked for now are of the next one."""
+        now = time.monotonic()
+        self._left, self._last = max(LEAST, SHARE * (now - self._last)), now
 
     def forget(self, request: str) -> None:
         """The request was scheduled, or has ended."""
@@ -57,9 +66,10 @@ class Lookups:
         if found is None and now >= question.deadline:
             self._plan.give_up(request)
             return 0
-        if found is None and question.call is None and client is not None and now >= question.again:
+        if found is None and question.call is None and client is not None and now >= question.again and self._left > 0:
             _, names = self._plan.wanted(request, tokens, computed)
             question.call = (client.exists if self._plan.scattered else client.match)(self._keys(names))
+            self._left -= time.monotonic() - now
             if patience > 0:
                 self._link.wait(question.call, patience)
                 found = self._found(request, question, now)

@@ -341,9 +341,13 @@ class Plan:
             elif good:
                 self._stored += runs
 
-    def take_stored(self) -> List[Stored]:
-        """What was stored since the last call."""
-        stored, self._stored = self._stored, []
+    def take_stored(self, blocks: int = 1 << 30) -> List[Stored]:
+        """What was stored, the oldest first; no more of it after so many blocks, which the next call returns."""
+        count = end = 0
+        while end < len(self._stored) and count < blocks:
+            count += len(self._stored[end].names)
+            end += 1
+        stored, self._stored = self._stored[:end], self._stored[end:]
         return stored
 
     # ---- the end ----

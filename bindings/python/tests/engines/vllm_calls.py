@@ -95,14 +95,14 @@ class Blocks:
 class Fake:
     """An engine: its memory, both sides of the connector, and one method for each step."""
 
-    def __init__(self, role, overlap=False, **options):
-        """overlap: of steps (asynchronous scheduling)."""
+    def __init__(self, role, overlap=False, events=True, **options):
+        """overlap: of steps (asynchronous scheduling). events: stored blocks are told."""
         from kvcl.vllm import KVCLConnector
         options = {"match_timeout": 60.0, "timeout": 60.0, **options}
         transfer = NS(kv_connector_extra_config=options, kv_load_failure_policy="",
                       is_kv_consumer=role != "kv_producer", is_kv_producer=role != "kv_consumer")
         config = NS(
-            kv_transfer_config=transfer, kv_events_config=NS(enable_kv_cache_events=True),
+            kv_transfer_config=transfer, kv_events_config=NS(enable_kv_cache_events=events),
             model_config=NS(use_mla=False, get_total_num_kv_heads=lambda: HEADS, model="m", revision=None,
                             quantization=None, dtype=torch.bfloat16, hf_text_config=NS(to_dict=dict)),
             cache_config=NS(enable_prefix_caching=True, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
