@@ -43,7 +43,7 @@ void kvcl_dev_nccl_offer(kvcl_dev_op_t *op, kvcl_dev_offer_t *offer)
     kvcl_dev_runner_t   *r      = op->runner;
     const kvcl_copier_t *copier = copier_of(op);
 
-    if (!r->ctx->config.nccl || (copier == NULL) || (r->comm->size < 2) ||
+    if (!r->ctx->config.nccl || (copier == NULL) ||
         !kvcl_nccl_has(op->call.kind, op->call.reduction) || (kvcl_nccl_gpu(copier, offer->gpu) != KVCL_OK)) {
         return;
     }
