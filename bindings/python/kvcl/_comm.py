@@ -207,10 +207,10 @@ class Comm(_kvcl.Comm):
         """Broadcast the root's blocks to every rank; each names its own cache and blocks."""
         return self._bcast(Request(), root, cache, (blocks, layers, heads, None), timeout)
 
-    def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None) -> Request[None]:
+    def bcast_bytes(self, root: int, buffer: Any, *, timeout: Optional[float] = None, stream: int = 0) -> Request[None]:
         """Broadcast the root's bytes to every rank; all buffers have one length."""
         given, taken = (buffer, None) if root == self.rank else (None, buffer)
-        return self._collective(Request(), Kind.BCAST, root, given, taken, 0, 0, timeout)
+        return self._collective(Request(), Kind.BCAST, root, given, taken, 0, 0, timeout, stream)
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Wait until every rank has called it."""
@@ -238,23 +238,27 @@ class Comm(_kvcl.Comm):
 
     # Each returns a Request. Buffers have one length on all ranks; those with a part for each rank have the parts in
     # the order of ranks. op: "sum", "prod", "min", "max", and of integers "and", "or", "xor". dtype: the type of an
-    # element ("f32", "bf16", "i64", ...), by default the buffer's own; a bytearray's is u8.
+    # element ("f32", "bf16", "i64", ...), by default the buffer's own; a bytearray's is u8. Buffers may be a CUDA
+    # device's on all ranks (by NCCL, or by the host: kvcl_coll.h); stream: the handle of a stream whose earlier work
+    # comes first, as in get(); without it, synchronize before the call.
 
     def all_reduce(self, buffer: Any, op: str = "sum", *, out: Any = None, dtype: Optional[str] = None,
-                   timeout: Optional[float] = None) -> Request[None]:
+                   timeout: Optional[float] = None, stream: int = 0) -> Request[None]:
         """Reduce the elements of all ranks' buffers; every rank has the same result, bit by bit, in out (None: in the
         buffer itself)."""
         return self._collective(Request(), Kind.ALLREDUCE, 0, None if out is None else buffer,
-                                buffer if out is None else out, dtype_number(buffer, dtype), op_number(op), timeout)
+                                buffer if out is None else out, dtype_number(buffer, dtype), op_number(op), timeout,
+                                stream)
 
     def reduce_scatter(self, buffer: Any, out: Any, op: str = "sum", *, dtype: Optional[str] = None,
-                       timeout: Optional[float] = None) -> Request[None]:
+                       timeout: Optional[float] = None, stream: int = 0) -> Request[None]:
         """Reduce as all_reduce(); this rank gets its part of the result, size times shorter than the buffer, in out."""
         return self._collective(Request(), Kind.REDUCE_SCATTER, 0, buffer, out, dtype_number(buffer, dtype),
-                                op_number(op), timeout)
+                                op_number(op), timeout, stream)
 
     def all_to_all(self, buffer: Any, out: Any, *, lengths: Optional[Sequence[int]] = None,
-                   out_lengths: Optional[Sequence[int]] = None, timeout: Optional[float] = None) -> Request[None]:
+                   out_lengths: Optional[Sequence[int]] = None, timeout: Optional[float] = None,
+                   stream: int = 0) -> Request[None]:
         """Give each rank its part of the buffer; out gets each rank's part for this one.
 
         lengths and out_lengths, both or none: the bytes for and from each rank, where they are not all equal.
@@ -263,20 +267,23 @@ class Comm(_kvcl.Comm):
             raise ValueError("all_to_all: give lengths and out_lengths, or neither")
         if lengths is not None and out_lengths is not None:
             return self._exchange(Request(), buffer, array.array("Q", lengths), out, array.array("Q", out_lengths),
-                                  timeout)
-        return self._collective(Request(), Kind.ALLTOALL, 0, buffer, out, 0, 0, timeout)
+                                  timeout, stream)
+        return self._collective(Request(), Kind.ALLTOALL, 0, buffer, out, 0, 0, timeout, stream)
 
-    def all_gather_into(self, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request[None]:
+    def all_gather_into(self, buffer: Any, out: Any, *, timeout: Optional[float] = None,
+                        stream: int = 0) -> Request[None]:
         """Every rank's buffer, in out."""
-        return self._collective(Request(), Kind.ALLGATHER, 0, buffer, out, 0, 0, timeout)
+        return self._collective(Request(), Kind.ALLGATHER, 0, buffer, out, 0, 0, timeout, stream)
 
-    def gather(self, root: int, buffer: Any, out: Any = None, *, timeout: Optional[float] = None) -> Request[None]:
+    def gather(self, root: int, buffer: Any, out: Any = None, *, timeout: Optional[float] = None,
+               stream: int = 0) -> Request[None]:
         """Every rank's buffer, in the root's out; others give none."""
-        return self._collective(Request(), Kind.GATHER, root, buffer, out, 0, 0, timeout)
+        return self._collective(Request(), Kind.GATHER, root, buffer, out, 0, 0, timeout, stream)
 
-    def scatter(self, root: int, buffer: Any, out: Any, *, timeout: Optional[float] = None) -> Request[None]:
+    def scatter(self, root: int, buffer: Any, out: Any, *, timeout: Optional[float] = None,
+                stream: int = 0) -> Request[None]:
         """This rank's part of the root's buffer, in out; the others' buffer is None."""
-        return self._collective(Request(), Kind.SCATTER, root, buffer, out, 0, 0, timeout)
+        return self._collective(Request(), Kind.SCATTER, root, buffer, out, 0, 0, timeout, stream)
 
     def __enter__(self) -> "Comm":
         return self

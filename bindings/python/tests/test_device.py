@@ -66,6 +66,34 @@ def on_a_device(tmp_path, body):
     assert done.returncode == 0, done.stderr
 
 
+def test_collectives_of_a_device(tmp_path):
+    """On one rank: the kinds of the buffers and the stream reach the library, by the host and with lengths."""
+    on_a_device(tmp_path, """
+        import os
+        os.environ["KVCL_NCCL"] = "no"
+        with kvcl.Context() as ctx:
+            a, b = malloc(64), malloc(64)
+            behind(a, 64)[:] = bytes(range(64))
+            ctx.world.all_gather_into(Array(a, 64), Array(b, 64)).wait()
+            assert behind(b, 64).raw == bytes(range(64))
+            host = bytearray(64)
+            ctx.world.all_to_all(Array(b, 64), host, lengths=[64], out_lengths=[64]).wait()
+            assert host == bytes(range(64))
+            stream = cuda.fake_cuda_stream(0)
+            cuda.fake_cuda_hold(stream)
+            request = ctx.world.all_reduce(Array(a, 64), dtype="u32", stream=stream)
+            assert not request.done()
+            cuda.fake_cuda_release(stream)
+            request.wait()
+            try:
+                ctx.world.bcast_bytes(0, Array(a, 65536)).wait()
+            except kvcl.InvalidParam as error:
+                assert "the allocation on device 0 has 64" in str(error), error
+            else:
+                raise AssertionError("a length beyond the allocation")
+    """)
+
+
 def test_a_cache_over_a_device(tmp_path):
     on_a_device(tmp_path, """
         with kvcl.Context() as ctx:

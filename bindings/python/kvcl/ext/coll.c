@@ -1,6 +1,6 @@
 /*
  * Comm's collectives of plain bytes. Lengths are checked here against each other; how they relate is the collective's
- * rule (kvcl_coll.h).
+ * rule (kvcl_coll.h). A buffer of a device sets KVCL_ON_DEVICE.
  */
 #include "kvcl/ext/ext.h"
 
@@ -82,7 +82,7 @@ static int take(kvpy_op_t *op, const args_t *a, PyObject *in, PyObject *out)
 {
     const size_t size = (size_t)kvcl_comm_size(a->comm->handle);
 
-    if ((in != Py_None) && (kvpy_buf_take(in, 0, &op->bufs[0]) != 0)) {
+    if ((in != Py_None) && (kvpy_buf_take(in, KVPY_CUDA, &op->bufs[0]) != 0)) {
         return -1;
     }
     if ((a->kind == ALLGATHER) && (out == Py_None)) {
@@ -92,20 +92,31 @@ static int take(kvpy_op_t *op, const args_t *a, PyObject *in, PyObject *out)
         }
         out = op->result = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(op->bufs[0].len * size));
     }
-    return (out == NULL) ? -1 : ((out != Py_None) ? kvpy_buf_take(out, KVPY_WRITE, &op->bufs[1]) : 0);
+    return (out == NULL) ? -1 : ((out != Py_None) ? kvpy_buf_take(out, KVPY_WRITE | KVPY_CUDA, &op->bufs[1]) : 0);
 }
 
-/* _collective(request, kind, root, in, out, dtype, reduce, timeout). in None: out, in place; out None: none here. */
+/* After the buffers were taken. */
+static void set_device(args_t *a, const kvpy_op_t *op, unsigned long long stream)
+{
+    a->params.stream = (void *)(uintptr_t)stream;
+    if ((op->bufs[0].kind == KVCL_MEM_CUDA) || (op->bufs[1].kind == KVCL_MEM_CUDA)) {
+        a->params.flags |= KVCL_ON_DEVICE;
+    }
+}
+
+/* _collective(request, kind, root, in, out, dtype, reduce, timeout, stream=0). in None: out, in place; out None: none
+ * here. */
 PyObject *kvpy_comm_collective(PyObject *self, PyObject *args)
 {
-    PyObject      *request, *in, *out, *timeout;
-    args_t        a = {.comm = (kvpy_obj_t *)self, .width = 1};
-    kvcl_status_t status;
-    kvpy_op_t     *op;
-    size_t        part;
+    PyObject           *request, *in, *out, *timeout;
+    args_t             a      = {.comm = (kvpy_obj_t *)self, .width = 1};
+    unsigned long long stream = 0;
+    kvcl_status_t      status;
+    kvpy_op_t          *op;
+    size_t             part;
 
-    if (!PyArg_ParseTuple(args, "OiiOOiiO:_collective", &request, &a.kind, &a.root, &in, &out, &a.dtype, &a.reduce,
-                          &timeout)) {
+    if (!PyArg_ParseTuple(args, "OiiOOiiO|K:_collective", &request, &a.kind, &a.root, &in, &out, &a.dtype, &a.reduce,
+                          &timeout, &stream)) {
         return NULL;
     }
     a.width = (a.kind <= REDUCE_SCATTER) ? width_of(a.dtype) : 1;
@@ -122,6 +133,7 @@ PyObject *kvpy_comm_collective(PyObject *self, PyObject *args)
         kvpy_op_free(op);
         return NULL;
     }
+    set_device(&a, op, stream);
     KVPY_POST(op, status, post(op, &a, (in != Py_None) ? op->bufs[0].ptr : op->bufs[1].ptr, op->bufs[1].ptr, part));
     return kvpy_op_posted(op, status);
 }
@@ -144,23 +156,24 @@ static int check_lengths(const Py_buffer *lens, const kvpy_op_t *op, size_t i, c
     return -1;
 }
 
-/* _exchange(request, in, in_lens, out, out_lens, timeout): lengths as arrays of u64. */
+/* _exchange(request, in, in_lens, out, out_lens, timeout, stream=0): lengths as arrays of u64. */
 PyObject *kvpy_comm_exchange(PyObject *self, PyObject *args)
 {
-    args_t        a = {.comm = (kvpy_obj_t *)self};
-    PyObject      *request, *in, *out, *timeout;
-    PyObject      *done = NULL;
-    Py_buffer     give, take;
-    kvcl_status_t status;
-    kvpy_op_t     *op;
+    args_t             a      = {.comm = (kvpy_obj_t *)self};
+    PyObject           *done  = NULL, *request, *in, *out, *timeout;
+    unsigned long long stream = 0;
+    Py_buffer          give, take;
+    kvcl_status_t      status;
+    kvpy_op_t          *op;
 
-    if (!PyArg_ParseTuple(args, "OOy*Oy*O:_exchange", &request, &in, &give, &out, &take, &timeout)) {
+    if (!PyArg_ParseTuple(args, "OOy*Oy*O|K:_exchange", &request, &in, &give, &out, &take, &timeout, &stream)) {
         return NULL;
     }
     op = kvpy_op_new(request, names[ALLTOALL], a.comm, timeout, &a.params);
-    if ((op != NULL) && (kvpy_buf_take(in, 0, &op->bufs[0]) == 0) &&
-        (kvpy_buf_take(out, KVPY_WRITE, &op->bufs[1]) == 0) && (check_lengths(&give, op, 0, &a) == 0) &&
+    if ((op != NULL) && (kvpy_buf_take(in, KVPY_CUDA, &op->bufs[0]) == 0) &&
+        (kvpy_buf_take(out, KVPY_WRITE | KVPY_CUDA, &op->bufs[1]) == 0) && (check_lengths(&give, op, 0, &a) == 0) &&
         (check_lengths(&take, op, 1, &a) == 0)) {
+        set_device(&a, op, stream);
         KVPY_POST(op, status, kvcl_alltoallv(a.comm->handle, op->bufs[0].ptr, give.buf, NULL, op->bufs[1].ptr, take.buf,
                                              NULL, &a.params, &op->req));
         done = kvpy_op_posted(op, status);
