@@ -117,6 +117,31 @@ class Comm(_kvcl.Comm):
         still be ALIVE."""
         return RankState(self._rank_state(rank))
 
+    # ---- going on after failures: with KVCL_VIEWS=yes ----
+
+    def active(self) -> List[bool]:
+        """Which ranks are members of the job's present view (Comm.view). Local."""
+        return [byte != 0 for byte in self._active()[0]]
+
+    def failed(self) -> List[int]:
+        """The ranks that have failed, in the order in which this rank was told. Local."""
+        return self._failed()
+
+    def ack_failed(self, n: int) -> int:
+        """Acknowledge the first n of failed(), for agree(). Returns how many are acknowledged now."""
+        return self._ack_failed(n)
+
+    def agree(self, flags: int, timeout: Optional[float] = None) -> Tuple[int, bool]:
+        """Collective over the living: the bits that all have set, and whether all failures are acknowledged by all.
+
+        All get the same, whichever ranks die meanwhile. flags: a number of 64 bits.
+        """
+        return self._agree(flags, timeout)
+
+    def shrink(self, timeout: Optional[float] = None) -> "Comm":
+        """Collective over the living: a communicator of those that are left, in their order."""
+        return type(self)._shrink(self, timeout)
+
     def memory(self, rank: int) -> List[MemoryInfo]:
         """What was decided about each cache that a rank has described to this one (at the first transfer with it), and
         each memory imported from it. Connects if there is no connection. Blocks."""

@@ -202,6 +202,9 @@ PyTypeObject *kvpy_make_comm(void)
     for (i = 0; kvpy_probe_methods[i].ml_name != NULL; ++i) {
         methods[n++] = kvpy_probe_methods[i];
     }
+    for (i = 0; kvpy_recover_methods[i].ml_name != NULL; ++i) {
+        methods[n++] = kvpy_recover_methods[i];
+    }
     for (i = 0; kvpy_xfer_methods[i].ml_name != NULL; ++i) {
         methods[n++] = kvpy_xfer_methods[i];
     }

@@ -303,7 +303,7 @@ void kvpy_oob_clear(kvpy_ctx_t *ctx);
 extern PyMethodDef kvpy_query_methods[]; /* of the module */
 PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(void), *kvpy_make_mem(void),
     *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_request(void), *kvpy_make_region(void);
-extern PyMethodDef kvpy_xfer_methods[], kvpy_probe_methods[]; /* of Comm */
+extern PyMethodDef kvpy_xfer_methods[], kvpy_probe_methods[], kvpy_recover_methods[]; /* of Comm */
 PyObject           *kvpy_comm_collective(PyObject *self, PyObject *args);
 PyObject           *kvpy_comm_exchange(PyObject *self, PyObject *args);
 extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[],

@@ -1,0 +1,123 @@
+/*
+ * Comm: who is a member, and going on without those that are not (kvcl_view.h, kvcl_recover.h).
+ */
+#include "kvcl/ext/ext.h"
+
+#include <stdlib.h>
+
+/* _active(): bytes, one for each rank, and the number of the view. */
+static PyObject *comm_active(PyObject *self, PyObject *unused)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    unsigned char *active;
+    PyObject      *result;
+    uint64_t      view = 0;
+    int           n;
+
+    (void)unused;
+    if (kvpy_obj_check(comm) != 0) {
+        return NULL;
+    }
+    n      = kvcl_comm_size(comm->handle);
+    active = calloc((size_t)n + 1, 1);
+    if (active == NULL) {
+        return PyErr_NoMemory();
+    }
+    KVPY_CALL(comm, status, kvcl_comm_active(comm->handle, active, n, &view));
+    result = (status == KVCL_OK) ? Py_BuildValue("y#K", (const char *)active, (Py_ssize_t)n, (unsigned long long)view)
+                                 : kvpy_raise(status, NULL);
+    free(active);
+    return result;
+}
+
+/* _failed(): a list of ranks. */
+static PyObject *comm_failed(PyObject *self, PyObject *unused)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    PyObject      *list, *rank;
+    int           *ranks, n = 0, cap, i;
+
+    (void)unused;
+    if (kvpy_obj_check(comm) != 0) {
+        return NULL;
+    }
+    cap   = kvcl_comm_size(comm->handle);
+    ranks = calloc((size_t)cap + 1, sizeof(*ranks));
+    if (ranks == NULL) {
+        return PyErr_NoMemory();
+    }
+    KVPY_CALL(comm, status, kvcl_comm_get_failed(comm->handle, ranks, cap, &n));
+    list = (status == KVCL_OK) ? PyList_New(0) : kvpy_raise(status, NULL);
+    for (i = 0; (list != NULL) && (i < n) && (i < cap); ++i) {
+        rank = PyLong_FromLong(ranks[i]);
+        if ((rank == NULL) || (PyList_Append(list, rank) != 0)) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(rank);
+    }
+    free(ranks);
+    return list;
+}
+
+/* _ack_failed(n): how many are acknowledged. */
+static PyObject *comm_ack_failed(PyObject *self, PyObject *arg)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    int           n, acked = 0;
+
+    if ((kvpy_int(arg, "n", &n) != 0) || (kvpy_obj_check(comm) != 0)) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_comm_ack_failed(comm->handle, n, &acked));
+    return (status == KVCL_OK) ? PyLong_FromLong(acked) : kvpy_raise(status, NULL);
+}
+
+/* _agree(flags, timeout): the flags of all, and whether all failures are acknowledged. */
+static PyObject *comm_agree(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t         *comm = (kvpy_obj_t *)self;
+    unsigned long long given;
+    kvcl_status_t      status;
+    PyObject           *timeout;
+    uint64_t           flags, ns;
+
+    if (!PyArg_ParseTuple(args, "KO:_agree", &given, &timeout) || (kvpy_call_timeout(timeout, &ns) != 0) ||
+        (kvpy_obj_check(comm) != 0)) {
+        return NULL;
+    }
+    flags = given;
+    KVPY_CALL(comm, status, kvcl_comm_agree(comm->handle, &flags, ns));
+    if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED)) {
+        return kvpy_raise(status, NULL);
+    }
+    return Py_BuildValue("KN", (unsigned long long)flags, PyBool_FromLong(status == KVCL_OK));
+}
+
+/* _shrink(comm, timeout) */
+static PyObject *comm_shrink(PyObject *cls, PyObject *args)
+{
+    PyObject      *arg, *timeout;
+    kvpy_obj_t    *comm;
+    kvcl_comm_h   shrunk = NULL;
+    kvcl_status_t status;
+    uint64_t      ns;
+
+    if (!PyArg_ParseTuple(args, "OO:_shrink", &arg, &timeout) || (kvpy_call_timeout(timeout, &ns) != 0) ||
+        ((comm = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL)) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_comm_shrink(comm->handle, ns, &shrunk));
+    return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, comm->ctx, shrunk)
+                               : kvpy_raise(status, NULL);
+}
+
+PyMethodDef kvpy_recover_methods[] = {
+    {"_active", comm_active, METH_NOARGS, "_active()"},
+    {"_failed", comm_failed, METH_NOARGS, "_failed()"},
+    {"_ack_failed", comm_ack_failed, METH_O, "_ack_failed(n)"},
+    {"_agree", comm_agree, METH_VARARGS, "_agree(flags, timeout)"},
+    {"_shrink", comm_shrink, METH_VARARGS | METH_CLASS, "_shrink(comm, timeout)"},
+    {NULL, NULL, 0, NULL}};

@@ -1,0 +1,74 @@
+"""Going on after failures: views, agree, shrink (KVCL_VIEWS)."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import kvcl
+
+RANK = """
+import os, signal, sys, kvcl
+with kvcl.Context() as ctx:
+    world = ctx.world
+    assert world.agree(7) == (7, True) and world.active() == [True] * 3 and world.failed() == []
+    print("met", flush=True)
+    if world.rank == 1:
+        signal.pause()
+    flags, acked = 7, True
+    while acked:  # until the death is known
+        flags, acked = world.agree(7 - world.rank)
+    assert flags == 5, flags
+    while world.failed() != [1]:
+        pass
+    assert world.ack_failed(5) == 1
+    assert world.agree(3) == (3, True)
+    assert world.active() == [True, False, True] and world.view == 2
+    with world.shrink() as left:
+        assert (left.size, left.rank) == (2, world.rank // 2)
+        left.barrier()
+    assert world.agree(1) == (1, True)
+"""
+
+
+def test_a_rank_alone(monkeypatch):
+    monkeypatch.setenv("KVCL_VIEWS", "yes")
+    with kvcl.Context(boot="self") as ctx:
+        assert ctx.world.agree(2**64 - 1) == (2**64 - 1, True)
+        assert ctx.world.active() == [True] and ctx.world.failed() == [] and ctx.world.ack_failed(3) == 0
+        with ctx.world.shrink() as left:
+            assert left.size == 1
+
+
+def test_without_views():
+    with kvcl.Context(boot="self") as ctx:
+        assert ctx.world.active() == [True] and ctx.world.view == 1
+        for call in (lambda: ctx.world.agree(1), ctx.world.shrink, ctx.world.failed, lambda: ctx.world.ack_failed(1)):
+            with pytest.raises(kvcl.Unsupported, match="KVCL_VIEWS=yes"):
+                call()
+
+
+def test_two_go_on_when_the_third_is_killed(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(os.urandom(32))
+    secret.chmod(0o600)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}",
+               KVCL_SECRET_FILE=str(secret))
+    ranks = [subprocess.Popen([sys.executable, "-c", RANK], env=dict(env, KVCL_RANK=str(r)), stdout=subprocess.PIPE)
+             for r in range(3)]
+    try:
+        for rank in ranks:
+            assert rank.stdout.readline() == b"met\n"
+        ranks[1].send_signal(signal.SIGKILL)
+        assert [rank.wait(timeout=100) for rank in ranks] == [0, -signal.SIGKILL, 0]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+            rank.stdout.close()
