@@ -13,7 +13,7 @@
  *
  * A message belongs to one step of one activation. What arrives late is never taken for a later step.
  *
- * Threads: one call at a time for each handle; kvcl_ep_query and the memory of kvcl_ep_mask may be read by any thread
+ * Threads: one call at a time for each handle, a second one fails with KVCL_ERR_BUSY; kvcl_ep_query and the memory of kvcl_ep_mask may be read by any thread
  * at any time. All calls but these two block. None may be called from a callback.
  */
 #ifndef KVCL_EP_STEP_H

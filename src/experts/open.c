@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { PAGE = 4096 };
+#define TIMEOUT_MAX_NS (UINT64_C(1) << 60) /* 36 years */
 
 /* What each rank tells all others. */
 typedef struct hello {
@@ -222,9 +223,12 @@ static kvcl_status_t take(kvcl_comm_h comm, const kvcl_ep_open_params_t *params,
     return KVCL_OK;
 }
 
+/* Bounded, so that no sum of times wraps around. */
 static uint64_t timeout_of(const kvcl_context_h ctx, uint64_t timeout_ns)
 {
-    return kvcl_timeout(ctx, (timeout_ns == KVCL_WAIT_DEFAULT) ? 0 : timeout_ns);
+    const uint64_t ns = kvcl_timeout(ctx, (timeout_ns == KVCL_WAIT_DEFAULT) ? 0 : timeout_ns);
+
+    return (ns < TIMEOUT_MAX_NS) ? ns : TIMEOUT_MAX_NS;
 }
 
 /* A communicator of the handle's own. */
