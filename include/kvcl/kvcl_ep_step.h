@@ -163,7 +163,8 @@ KVCL_API kvcl_status_t kvcl_ep_choose(kvcl_ep_h ep, uint32_t layer, const int64_
  * (acquire) until it is even, read the rest, read generation again; repeat if it has changed.
  */
 typedef struct kvcl_ep_mask {
-    uint64_t generation; /* of the content: odd while it changes */
+    uint64_t generation; /* of the content: odd while it changes, as it does in each step */
+    uint64_t changes;    /* of active, number and map: equal to what it was: these are, too */
     uint64_t number;     /* of the activation */
     uint64_t step;       /* the last one begun */
     uint32_t ranks;
@@ -186,8 +187,9 @@ typedef struct kvcl_ep_state {
     uint64_t step;
     uint32_t ranks;
     uint32_t n_active;
+    uint64_t changes;
 } kvcl_ep_state_t;
-#define KVCL_EP_STATE_INIT {sizeof(kvcl_ep_state_t), 0, 0, 0, 0, 0}
+#define KVCL_EP_STATE_INIT {sizeof(kvcl_ep_state_t), 0, 0, 0, 0, 0, 0}
 
 /**
  * @param [out] active  [ranks]; NULL: not wanted.

@@ -40,15 +40,18 @@ void kvcl_ep_masks_show(kvcl_ep_masks_t *masks, const kvcl_ep_turn_t *turn, cons
     kvcl_ep_mask_t *mask      = masks->mask;
     const uint64_t generation = LOAD(mask->generation);
     uint32_t       r, n       = 0;
+    bool           changed    = (mask->number != turn->number) || (mask->placement != map->placement);
 
     STORE(mask->generation, generation + 1);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     for (r = 0; r < turn->ranks; ++r) {
+        changed = changed || ((mask->active[r] != 0) != kvcl_ep_turn_active(turn, r));
         STORE(mask->active[r], kvcl_ep_turn_active(turn, r) ? 1 : 0);
         STORE(masks->why[r], (int32_t)turn->peers[r].why);
         n += kvcl_ep_turn_active(turn, r);
     }
     STORE(mask->n_active, n);
+    STORE(mask->changes, mask->changes + changed);
     STORE(mask->number, turn->number);
     STORE(mask->step, turn->step);
     STORE(mask->layers, map->layers);
@@ -73,6 +76,7 @@ static bool read_once(const kvcl_ep_masks_t *masks, kvcl_ep_state_t *state, int3
     state->step       = LOAD(mask->step);
     state->ranks      = mask->ranks;
     state->n_active   = LOAD(mask->n_active);
+    state->changes    = LOAD(mask->changes);
     for (r = 0; r < mask->ranks; ++r) {
         if (active != NULL) {
             active[r] = LOAD(mask->active[r]);
@@ -91,7 +95,7 @@ kvcl_status_t kvcl_ep_query(kvcl_ep_h ep, kvcl_ep_state_t *state, int32_t *activ
     kvcl_status_t   status = kvcl_handle_check(ep, KVCL_KIND_EP, "kvcl_ep_query");
 
     if (status == KVCL_OK) {
-        status = kvcl_struct_out_check(state, KVCL_UP_TO(kvcl_ep_state_t, n_active), "kvcl_ep_state_t",
+        status = kvcl_struct_out_check(state, KVCL_UP_TO(kvcl_ep_state_t, changes), "kvcl_ep_state_t",
                                        "kvcl_ep_query");
     }
     if (status != KVCL_OK) {

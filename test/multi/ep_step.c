@@ -348,6 +348,8 @@ static void check_end(me_t *me)
               kvcl_status_text(why[r]));
     }
     CHECK(me, all && (kvcl_ep_mask(me->ep)->n_active == state.n_active), "mask");
+    CHECK(me, state.changes == ((what == NOTHING) ? 1u : 2u), "%llu changes of the mask",
+          (unsigned long long)state.changes);
 }
 
 static int live(const void *arg, int rank)

@@ -141,8 +141,8 @@ class Experts(_kvcl.Experts):
         """The active mask where it lies, for a kernel: 32-bit integers, 1: takes part."""
         return self._mask().cast("i")
 
-    def generation(self) -> int:
-        """Of mask and map: another one after each change, odd while they change."""
+    def changes(self) -> int:
+        """How often mask and map have changed: equal to what it was: these are, too."""
         return int(self._state()[0])
 
     def activate(self, number: int, model: Model, placement: Any = None, holes: bool = False) -> None:

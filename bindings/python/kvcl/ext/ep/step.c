@@ -127,7 +127,7 @@ static PyObject *e_combine(PyObject *self, PyObject *args)
     return value;
 }
 
-/* _state(): (generation, number, step, [active], [status]) */
+/* _state(): (changes, number, step, [active], [status]) */
 static PyObject *e_state(PyObject *self, PyObject *none)
 {
     kvpy_obj_t      *obj  = (kvpy_obj_t *)self;
@@ -156,7 +156,7 @@ static PyObject *e_state(PyObject *self, PyObject *none)
         Py_XDECREF(whys);
         return NULL;
     }
-    return Py_BuildValue("(KKKNN)", (unsigned long long)state.generation, (unsigned long long)state.number,
+    return Py_BuildValue("(KKKNN)", (unsigned long long)state.changes, (unsigned long long)state.number,
                          (unsigned long long)state.step, actives, whys);
 }
 
