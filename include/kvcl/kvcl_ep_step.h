@@ -6,15 +6,18 @@
  *
  * A rank that is dead or late does not stop the others. A rank that has not done its part of a call by the call's
  * deadline, or whose failure is known earlier, is skipped from then on; one that itself waits for others says so, and
- * then has a deadline more. Each call ends by its deadline or, where ranks say so, by three times that. The *active* mask (1: takes part) says
- * which ranks that are, as this rank knows it. The output lacks what skipped experts would have added: `lost` has the
- * weight of it for each token, and nothing is renormalised unless kvcl_ep_renormalise is called. The masks of two ranks
- * may differ for a while: a rank that skips another tells it, and is then skipped by it.
+ * then has a deadline more. Each call ends by its deadline or, where ranks say so, by three times that. The *active*
+ * mask (1: takes part) says which ranks take part, as this rank knows it. The masks of two ranks may differ for a while:
+ * a rank that skips another tells it, and is then skipped by it.
+ *
+ * The output lacks what skipped experts would have added: `lost` has the weight of it for each token, and nothing is
+ * renormalised unless kvcl_ep_renormalise is called.
  *
  * A message belongs to one step of one activation. What arrives late is never taken for a later step.
  *
- * Threads: one call at a time for each handle, a second one fails with KVCL_ERR_BUSY; kvcl_ep_query and the memory of kvcl_ep_mask may be read by any thread
- * at any time. All calls but these two block. None may be called from a callback.
+ * Threads: one call at a time for each handle, a second one fails with KVCL_ERR_BUSY; kvcl_ep_query and the memory of
+ * kvcl_ep_mask may be read by any thread at any time. Calls may block, except those for which the opposite is said. None
+ * may be called from a callback.
  */
 #ifndef KVCL_EP_STEP_H
 #define KVCL_EP_STEP_H
@@ -69,7 +72,8 @@ typedef struct kvcl_ep_batch {
     uint64_t       step;    /* of this activation, from 1 */
     uint32_t       experts; /* local slots: S/R */
     uint32_t       rows;    /* room of each: ranks * max_tokens */
-    const void     *x;      /* [experts][rows][hidden]: the tokens for each local slot, counts[e] from its first row on */
+    const void     *x;      /* [experts][rows][hidden]: the tokens for each local slot, counts[e] from its first row
+                               on */
     void           *y;      /* the same shape: where the experts may write their outputs, row for row */
     const uint32_t *counts; /* [experts] */
     const int64_t  *ranges; /* [experts][ranks]: first row << 32 | rows, of each rank's tokens for the slot: in the
@@ -159,8 +163,8 @@ KVCL_API kvcl_status_t kvcl_ep_choose(kvcl_ep_h ep, uint32_t layer, const int64_
                                       uint32_t top_k, int64_t *ids) KVCL_MUST_CHECK;
 
 /*
- * The mask and the map as plain memory, for a kernel or a framework: fixed for ever. To read it consistently: read generation
- * (acquire) until it is even, read the rest, read generation again; repeat if it has changed.
+ * The mask and the map as plain memory, for a kernel or a framework: fixed for ever. To read it consistently: read
+ * generation (acquire) until it is even, read the rest, read generation again; repeat if it has changed.
  */
 typedef struct kvcl_ep_mask {
     uint64_t generation; /* of the content: odd while it changes, as it does in each step */
