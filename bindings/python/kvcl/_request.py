@@ -69,12 +69,13 @@ class Request(_kvcl.Request, Generic[T]):
     def block_status(self) -> Optional[List[Status]]:
         """A status for each block, of operations that move blocks by get, put or a store; None before completion."""
         numbers = self._statuses()
-        return None if numbers is None else [Status(n) for n in numbers]
+        return None if numbers is None else [Status(n) for n in memoryview(numbers).cast("i")]
 
     @property
     def copies(self) -> Optional[List[int]]:
         """Of a put into a store: the number of copies of each block; None before completion."""
-        return self._copies()
+        copies = self._copies()
+        return None if copies is None else list(copies)
 
     def _out(self, raw: Any) -> T:
         return cast(T, raw) if self._shape is None else self._shape(raw)

@@ -88,7 +88,7 @@ def test_collectives_of_a_device(tmp_path):
             try:
                 ctx.world.bcast_bytes(0, Array(a, 65536)).wait()
             except kvcl.InvalidParam as error:
-                assert "the allocation on device 0 has 64" in str(error), error
+                assert "the allocation on device 0 has 4096" in str(error), error
             else:
                 raise AssertionError("a length beyond the allocation")
     """)

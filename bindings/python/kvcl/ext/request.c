@@ -375,40 +375,23 @@ static PyObject *request_when_done(PyObject *self, PyObject *fn)
 static PyObject *request_copies(PyObject *self, PyObject *none)
 {
     kvpy_op_t *op = ((kvpy_request_t *)self)->op;
-    PyObject  *list;
-    size_t    i;
 
     (void)none;
     if ((op == NULL) || (op->copies == NULL) || !is_final(op)) {
         Py_RETURN_NONE;
     }
-    list = PyList_New((Py_ssize_t)op->n_copies);
-    for (i = 0; (list != NULL) && (i < op->n_copies); ++i) {
-        PyList_SetItem(list, (Py_ssize_t)i, PyLong_FromLong(op->copies[i]));
-    }
-    return list;
+    return PyBytes_FromStringAndSize((const char *)op->copies, (Py_ssize_t)op->n_copies);
 }
 
 static PyObject *request_statuses(PyObject *self, PyObject *none)
 {
     kvpy_op_t *op = ((kvpy_request_t *)self)->op;
-    PyObject  *tuple;
-    size_t    i;
 
     (void)none;
     if ((op == NULL) || (op->blocks == NULL) || !is_final(op)) {
         Py_RETURN_NONE;
     }
-    tuple = PyTuple_New((Py_ssize_t)op->n_blocks);
-    for (i = 0; (tuple != NULL) && (i < op->n_blocks); ++i) {
-        PyObject *number = PyLong_FromLong((long)op->blocks[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-        } else {
-            PyTuple_SetItem(tuple, (Py_ssize_t)i, number);
-        }
-    }
-    return tuple;
+    return PyBytes_FromStringAndSize((const char *)op->blocks, (Py_ssize_t)(op->n_blocks * sizeof(*op->blocks)));
 }
 
 static PyObject *request_status(PyObject *self, void *closure)
@@ -469,8 +452,8 @@ PyMethodDef kvpy_request_methods[] = {
     {"cancel", request_cancel, METH_NOARGS,
      "Ask the operation to stop. Completion still comes, usually with Canceled; after it nothing touches the buffers."},
     {"_when_done", request_when_done, METH_O, "Call a function with the request once it has completed."},
-    {"_copies", request_copies, METH_NOARGS, "Of a put into a store, how many copies there are of each, or None."},
-    {"_statuses", request_statuses, METH_NOARGS, "A status for each block, or None."},
+    {"_copies", request_copies, METH_NOARGS, "Of a put into a store, the copies of each, a byte each, or None."},
+    {"_statuses", request_statuses, METH_NOARGS, "A status for each block, a C int each, or None."},
     {NULL, NULL, 0, NULL}};
 
 PyTypeObject *kvpy_make_request(void)
