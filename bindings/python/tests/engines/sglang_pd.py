@@ -29,7 +29,7 @@ def serve(role, model, port):
     engine = sglang.Engine(
         model_path=model, device="cpu", attention_backend="torch_native", sampling_backend="pytorch",
         disable_overlap_schedule=True, mem_fraction_static=0.3, max_total_tokens=4096, disable_cuda_graph=True,
-        disable_radix_cache=True, skip_server_warmup=True, page_size=64, log_level="info", **apart)
+        hicache_ratio=2.0, disable_radix_cache=True, skip_server_warmup=True, page_size=64, log_level="info", **apart)
     say({"pid": scheduler_of(os.getpid())})
     for line in sys.stdin:
         asked = json.loads(line)
@@ -69,8 +69,9 @@ class Engine:
                                         stdout=subprocess.PIPE, stderr=self.log, start_new_session=True)
 
     def ready(self):
-        self.scheduler = self.answer()["pid"]
-        assert self.scheduler, f"{self.role}: no scheduler"
+        first = self.answer()
+        assert first and first["pid"], f"{self.role}: the engine did not start: see {self.log.name}"
+        self.scheduler = first["pid"]
         return self
 
     def ask(self, prompts, rooms, tokens):
