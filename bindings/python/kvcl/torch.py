@@ -3,13 +3,17 @@
     import kvcl.torch
     torch.distributed.init_process_group("kvcl")
 
-registers the backend "kvcl" for tensors on the CPU. The store of init_process_group introduces the ranks to each other,
-so torchrun, a rendezvous file and TCP work as for other backends; the KVCL_* variables hold. Broadcast, all-gather,
-all-reduce, reduce, reduce-scatter, all-to-all, gather, scatter, send, recv, barrier and the object collectives; a group
-made by new_group() is a communicator of the same context. All ranks get the same bits of a reduction.
+registers the backend "kvcl" for tensors on the CPU and on CUDA devices. The store of init_process_group introduces the
+ranks to each other, so torchrun, a rendezvous file and TCP work as for other backends; the KVCL_* variables hold.
+Broadcast, all-gather, all-reduce, reduce, reduce-scatter, all-to-all, gather, scatter, send, recv, barrier and the
+object collectives; a group made by new_group() is a communicator of the same context. On the CPU all ranks get the same
+bits of a reduction.
 
 A collective that fails raises a KvclError (RankFailed, TimedOut, InvalidParam if ranks differ in their arguments) from
 wait(). The timeout is the group's. Tensors that are not contiguous are copied.
+
+Collectives of tensors on a device begin after the current stream's work, and go by NCCL or by the host (kvcl_coll.h);
+all ranks give such tensors. wait() waits for the result, not for a stream. send and recv take tensors on the CPU.
 """
 
 import datetime
@@ -40,9 +44,16 @@ def _root(opts: Any) -> int:
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type != "cpu" or tensor.is_sparse:
-        raise ValueError(f"the kvcl backend takes dense tensors on the CPU, not on {tensor.device}")
+    if tensor.device.type not in ("cpu", "cuda") or tensor.is_sparse:
+        raise ValueError(f"the kvcl backend takes dense tensors on the CPU or a CUDA device, not on {tensor.device}")
     return tensor.detach().reshape(-1).view(torch.uint8)
+
+
+def _stream(tensor: torch.Tensor) -> int:
+    """The current stream of the tensor's device; none on the CPU."""
+    if tensor.device.type != "cuda":
+        return 0
+    return torch.cuda.current_stream(tensor.device).cuda_stream or 1  # CU_STREAM_LEGACY: the null stream
 
 
 def _one(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -216,14 +227,15 @@ class ProcessGroup(dist.ProcessGroup):
         """Where the bytes of an output go: into the tensor, or into another one that is copied at the end."""
         if tensor.is_contiguous():
             return tensor
-        whole = torch.empty(tensor.shape, dtype=tensor.dtype)
+        whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         after.append(lambda: tensor.copy_(whole))
         return whole
 
     def _reduce_into(self, source: torch.Tensor, target: torch.Tensor, opts: Any, seconds: float) -> Request[None]:
         same = source is target
         return self.comm.all_reduce(_bytes(source), _op(opts), out=None if same else _bytes(target),
-                                    dtype="u8" if source.dtype == torch.bool else str(source.dtype), timeout=seconds)
+                                    dtype="u8" if source.dtype == torch.bool else str(source.dtype), timeout=seconds,
+                                    stream=_stream(source))
 
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         return self.allreduce_coalesced([_one(tensors)], opts)
@@ -240,7 +252,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def reduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         tensor = _one(tensors)
-        whole = torch.empty(tensor.shape, dtype=tensor.dtype)
+        whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         request = self._reduce_into(tensor.contiguous(), whole, opts, self._limit(opts))
         after = [lambda: tensor.copy_(whole)] if _root(opts) == self.rank() else []
         return Work(self, [request], [tensor], after)
@@ -250,7 +262,8 @@ class ProcessGroup(dist.ProcessGroup):
         whole = self._into(tensor, after)
         if whole is not tensor:
             whole.copy_(tensor)
-        return Work(self, [self.comm.bcast_bytes(_root(opts), _bytes(whole), timeout=self._limit(opts))], [tensor],
+        return Work(self, [self.comm.bcast_bytes(_root(opts), _bytes(whole), timeout=self._limit(opts),
+                                                   stream=_stream(whole))], [tensor],
                     after if _root(opts) != self.rank() else [])
 
     def barrier(self, opts: Any = None) -> Work:
@@ -262,7 +275,7 @@ class ProcessGroup(dist.ProcessGroup):
                           opts: Any = None) -> Work:
         after: List[Callable[[], Any]] = []
         request = self.comm.all_gather_into(_bytes(tensor.contiguous()), _bytes(self._into(output, after)),
-                                            timeout=self._limit(opts))
+                                            timeout=self._limit(opts), stream=_stream(tensor))
         return Work(self, [request], [output], after)
 
     def _borrow(self, size: int, after: List[Callable[[], Any]]) -> torch.Tensor:
@@ -285,6 +298,8 @@ class ProcessGroup(dist.ProcessGroup):
         if len(parts) != self.size() or any(p.numel() != like.numel() or p.dtype != like.dtype for p in parts):
             raise ValueError(f"{what}: a list of {self.size()} tensors of {like.numel()} elements of {like.dtype} is "
                              "needed, one for each rank")
+        if like.device.type != "cpu":  # torch keeps freed memory of a device itself
+            return torch.empty((self.size(), like.numel()), dtype=like.dtype, device=like.device)
         flat = self._borrow(self.size() * like.numel() * like.element_size(), after)
         return flat.view(like.dtype).view(self.size(), like.numel())
 
@@ -305,7 +320,8 @@ class ProcessGroup(dist.ProcessGroup):
         tensor, parts = _one(tensors), outputs[0]
         after: List[Callable[[], Any]] = []
         flat = self._parts(tensor, parts, "all_gather", after)
-        request = self.comm.all_gather_into(_bytes(tensor.contiguous()), _bytes(flat), timeout=self._limit(opts))
+        request = self.comm.all_gather_into(_bytes(tensor.contiguous()), _bytes(flat), timeout=self._limit(opts),
+                                            stream=_stream(tensor))
         return Work(self, [request], list(parts), [lambda: self._give(flat, parts), *after])
 
     def gather(self, outputs: List[List[torch.Tensor]], tensors: List[torch.Tensor],
@@ -314,7 +330,8 @@ class ProcessGroup(dist.ProcessGroup):
         after: List[Callable[[], Any]] = []
         flat = self._parts(tensor, outputs[0], "gather", after) if here else None
         request = self.comm.gather(_root(opts), _bytes(tensor.contiguous()),
-                                   None if flat is None else _bytes(flat), timeout=self._limit(opts))
+                                   None if flat is None else _bytes(flat), timeout=self._limit(opts),
+                                   stream=_stream(tensor))
         return Work(self, [request], list(outputs[0]) if here else [],
                     [lambda: self._give(flat, outputs[0]), *after] if flat is not None else [])
 
@@ -323,7 +340,8 @@ class ProcessGroup(dist.ProcessGroup):
         output, after = _one(outputs), []  # type: ignore[var-annotated]
         flat = self._take(output, tensors[0], "scatter", after) if _root(opts) == self.rank() else None
         request = self.comm.scatter(_root(opts), None if flat is None else _bytes(flat),
-                                    _bytes(self._into(output, after)), timeout=self._limit(opts))
+                                    _bytes(self._into(output, after)), timeout=self._limit(opts),
+                                    stream=_stream(output))
         return Work(self, [request], [output], after)
 
     def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor,
@@ -331,7 +349,7 @@ class ProcessGroup(dist.ProcessGroup):
         after: List[Callable[[], Any]] = []
         dtype = "u8" if tensor.dtype == torch.bool else str(tensor.dtype)
         request = self.comm.reduce_scatter(_bytes(tensor.contiguous()), _bytes(self._into(output, after)),
-                                           _op(opts), dtype=dtype, timeout=self._limit(opts))
+                                           _op(opts), dtype=dtype, timeout=self._limit(opts), stream=_stream(tensor))
         return Work(self, [request], [output], after)
 
     def reduce_scatter(self, outputs: List[torch.Tensor], tensors: List[List[torch.Tensor]],
@@ -359,10 +377,12 @@ class ProcessGroup(dist.ProcessGroup):
         after: List[Callable[[], Any]] = []
         whole, source = self._into(output, after), tensor.contiguous()
         if not output_sizes and not input_sizes:
-            request = self.comm.all_to_all(_bytes(source), _bytes(whole), timeout=self._limit(opts))
+            request = self.comm.all_to_all(_bytes(source), _bytes(whole), timeout=self._limit(opts),
+                                           stream=_stream(source))
             return Work(self, [request], [output], after)
         request = self.comm.all_to_all(_bytes(source), _bytes(whole), lengths=self._row_bytes(source, input_sizes),
-                                       out_lengths=self._row_bytes(whole, output_sizes), timeout=self._limit(opts))
+                                       out_lengths=self._row_bytes(whole, output_sizes), timeout=self._limit(opts),
+                                       stream=_stream(source))
         return Work(self, [request], [output], after)
 
     def _row_bytes(self, tensor: torch.Tensor, rows: List[int]) -> List[int]:
@@ -382,10 +402,10 @@ class ProcessGroup(dist.ProcessGroup):
         if len(outputs) != self.size() or len(tensors) != self.size():
             raise ValueError(f"all_to_all: {self.size()} tensors are needed on each side, one for each rank")
         lengths = [t.numel() * t.element_size() for t in outputs]
-        flat = torch.empty(sum(lengths), dtype=torch.uint8)
+        flat = torch.empty(sum(lengths), dtype=torch.uint8, device=outputs[0].device)
         source = torch.cat([_bytes(t.contiguous()) for t in tensors])
         request = self.comm.all_to_all(source, flat, lengths=[t.numel() * t.element_size() for t in tensors],
-                                       out_lengths=lengths, timeout=self._limit(opts))
+                                       out_lengths=lengths, timeout=self._limit(opts), stream=_stream(source))
 
         def give() -> None:
             for tensor, part in zip(outputs, flat.split(lengths)):
@@ -425,4 +445,4 @@ def _create(opts: Any, _: Any) -> ProcessGroup:
     return ProcessGroup(context.world, context, opts.timeout)
 
 
-dist.Backend.register_backend("kvcl", _create, extended_api=True, devices=["cpu"])
+dist.Backend.register_backend("kvcl", _create, extended_api=True, devices=["cpu", "cuda"])
