@@ -7,8 +7,8 @@
  * A rank that is dead or late does not stop the others. A rank that has not done its part of a call by the call's
  * deadline, or whose failure is known earlier, is skipped from then on; one that itself waits for others says so, and
  * then has a deadline more. Each call ends by its deadline or, where ranks say so, by three times that. The *active*
- * mask (1: takes part) says which ranks take part, as this rank knows it. The masks of two ranks may differ for a while:
- * a rank that skips another tells it, and is then skipped by it.
+ * mask (1: takes part) says which ranks take part, as this rank knows it. The masks of two ranks may differ for a
+ * while: a rank that skips another tells it, and is then skipped by it.
  *
  * The output lacks what skipped experts would have added: `lost` has the weight of it for each token, and nothing is
  * renormalised unless kvcl_ep_renormalise is called.
@@ -16,8 +16,8 @@
  * A message belongs to one step of one activation. What arrives late is never taken for a later step.
  *
  * Threads: one call at a time for each handle, a second one fails with KVCL_ERR_BUSY; kvcl_ep_query and the memory of
- * kvcl_ep_mask may be read by any thread at any time. Calls may block, except those for which the opposite is said. None
- * may be called from a callback.
+ * kvcl_ep_mask may be read by any thread at any time. Calls may block, except those for which the opposite is said.
+ * None may be called from a callback.
  */
 #ifndef KVCL_EP_STEP_H
 #define KVCL_EP_STEP_H

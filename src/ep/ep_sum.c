@@ -24,7 +24,8 @@
 enum { WIDTH = 128 };
 
 /* Elements [at, at + n) of a row as f32, and back. */
-__attribute__((always_inline)) static inline void load(float *to, const void *row, kvcl_dtype_t dtype, size_t at, size_t n)
+__attribute__((always_inline)) static inline void load(float *to, const void *row, kvcl_dtype_t dtype, size_t at,
+                                                       size_t n)
 {
     uint16_t half[WIDTH];
     size_t   i;
@@ -39,7 +40,8 @@ __attribute__((always_inline)) static inline void load(float *to, const void *ro
     }
 }
 
-__attribute__((always_inline)) static inline void store(void *row, kvcl_dtype_t dtype, size_t at, size_t n, const float *from)
+__attribute__((always_inline)) static inline void store(void *row, kvcl_dtype_t dtype, size_t at, size_t n,
+                                                        const float *from)
 {
     uint16_t half[WIDTH];
     size_t   i;

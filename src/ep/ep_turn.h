@@ -17,7 +17,8 @@
  * A peer is lost once, and stays so until the next activation: with `why`. The messages of a step name its activation
  * and its number; a notice of another step is refused, and the tags of all messages (kvcl_ep_tag) differ.
  *
- * Pure: no lock, no clock: times are the caller's, of any origin. An act may report its end, or a loss, before it returns.
+ * Pure: no lock, no clock: times are the caller's, of any origin. An act may report its end, or a loss, before it
+ * returns.
  */
 #ifndef KVCL_EP_EP_TURN_H
 #define KVCL_EP_EP_TURN_H

@@ -89,8 +89,8 @@ static kvcl_status_t make_arrays(kvcl_ep_h ep)
     ep->done     = calloc(ops, sizeof(*ep->done));
     ep->statuses = calloc(ops, sizeof(*ep->statuses));
     if ((peers == NULL) || (ep->numbers == NULL) || (ep->rows_to == NULL) || (ep->notices == NULL) ||
-        (ep->counts == NULL) || (ep->infos == NULL) || (ep->words == NULL) || (ep->reqs == NULL) || (ep->done == NULL) ||
-        (ep->statuses == NULL)) {
+        (ep->counts == NULL) || (ep->infos == NULL) || (ep->words == NULL) || (ep->reqs == NULL) ||
+        (ep->done == NULL) || (ep->statuses == NULL)) {
         free(peers);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ep_open: no memory for %zu rows and %u ranks", choices, dims->ranks);
     }

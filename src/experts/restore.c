@@ -292,8 +292,8 @@ kvcl_status_t kvcl_ep_restore(const kvcl_ep_params_t *params, const kvcl_ep_weig
     s.n           = count(&r);
     s.deadline_ns = kvcl_deadline_after(r.w.timeout_ns);
     if (s.n > r.spare) {
-        return kvcl_fail(KVCL_ERR_NO_SPACE, "ep_restore: this rank gets %zu experts, and the cache has %zu spare blocks",
-                         s.n, r.spare);
+        return kvcl_fail(KVCL_ERR_NO_SPACE, "ep_restore: this rank gets %zu experts, and the cache has %zu spare "
+                         "blocks", s.n, r.spare);
     }
     status = make(&s, s.n);
     if (status == KVCL_OK) {

@@ -18,8 +18,8 @@
 
 #include <stdatomic.h>
 
-/* What is in flight with one peer; ends that come together are reported in this order. From the fourth on, they end with
- * their call. */
+/* What is in flight with one peer; ends that come together are reported in this order. From the fourth on, they end
+ * with their call. */
 enum {
     KVCL_EP_OP_TAKE_WORD, /* always posted while the peer is active: it waits, it skips this rank, or it has died */
     KVCL_EP_OP_SEND_SKIP,

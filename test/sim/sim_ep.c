@@ -396,7 +396,8 @@ static void act(node_t *node)
         if (!kvcl_ep_turn_is_over(&node->turn)) {
             return;
         }
-        if (sim.now - node->begun > ((uint64_t)KVCL_EP_LIMITS * DEADLINE) + ((node->dims.self == sim.victim) ? LONG : 1)) {
+        if (sim.now - node->begun >
+            ((uint64_t)KVCL_EP_LIMITS * DEADLINE) + ((node->dims.self == sim.victim) ? LONG : 1)) {
             wrong("Ends", node, 0);
         }
         if (node->turn.phase == KVCL_EP_DISPATCH) {
