@@ -49,8 +49,9 @@ KVCL_API kvcl_status_t kvcl_ep_weights_sum(kvcl_cache_h cache, uint32_t block, u
 /**
  * Fetch the weights that this rank's slots get, each into a spare block, in the rounds of the plan: of each source rank
  * all blocks of a round at once. Each block is compared with its sum. Where a source fails, is silent or has other
- * bytes, the expert's next copy in @a old on an active rank is tried, in ascending order of slots, then the store. What
- * no source has is missing: the other moves are carried out all the same.
+ * bytes, the expert's next copy in @a old on an active rank is tried, in ascending order of slots, then the store. A
+ * rank that has failed or was silent is not asked again. What no source has is missing: the other moves are carried out
+ * all the same.
  *
  * Local, except that it reads other ranks' caches: ranks need not call it at the same time.
  * @param params      layers, experts, slots, ranks and active are read. Ranks that have failed must not be active.

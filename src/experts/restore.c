@@ -40,6 +40,7 @@ typedef struct restore {
     size_t                  *order; /* the job of each entry */
     kvcl_req_h              *reqs;  /* [ranks + 1] */
     size_t                  used;
+    bool                    *gone;  /* [ranks]: failed, or silent for a whole try: not asked again */
 } restore_t;
 
 static uint64_t sum_of(const restore_t *s, const job_t *job)
@@ -52,7 +53,9 @@ static void next_source(const restore_t *s, job_t *job)
 {
     const int32_t *old = s->r->old + ((size_t)job->move->layer * s->r->shape.slots);
 
-    job->source = kvcl_ep_source(&s->r->shape, old, job->move, job->tries++);
+    do {
+        job->source = kvcl_ep_source(&s->r->shape, old, job->move, job->tries++);
+    } while ((job->source >= 0) && s->gone[(uint32_t)job->source / s->r->shape.per_rank]);
     if ((job->source == KVCL_EP_SOURCE_NONE) ||
         ((job->source == KVCL_EP_SOURCE_STORE) && (s->r->w.store == NULL))) {
         job->state = MISSING;
@@ -123,18 +126,28 @@ static void judge(restore_t *s, size_t entry)
         job->state = DONE;
         return;
     }
+    if ((job->source >= 0) && ((status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_RANK_FAILED) ||
+                               (status == KVCL_ERR_UNREACHABLE))) {
+        s->gone[rank_of(s, job)] = true;
+    }
     kvcl_log_info("kvcl_ep_restore: expert %u of layer %u, slot %d: %s", job->move->expert, job->move->layer,
                   (int)job->source, (status == KVCL_OK) ? "its bytes have another sum" : kvcl_status_text(status));
     next_source(s, job);
 }
 
-/* Fetch all jobs that are marked. */
+/* Fetch all jobs that are marked, from where they may still come from. */
 static void pass(restore_t *s)
 {
     int64_t  rank;
     size_t   i;
     uint32_t ranks = s->r->shape.ranks;
 
+    for (i = 0; i < s->n; ++i) {
+        if (s->jobs[i].now && (s->jobs[i].source >= 0) && s->gone[rank_of(s, &s->jobs[i])]) {
+            next_source(s, &s->jobs[i]);
+            s->jobs[i].now = (s->jobs[i].state == WAITS);
+        }
+    }
     s->used = 0;
     for (rank = -1; rank < (int64_t)ranks; ++rank) {
         s->reqs[rank + 1] = NULL;
@@ -189,8 +202,9 @@ static kvcl_status_t make(restore_t *s, size_t n)
     s->statuses = calloc(n + 1, sizeof(*s->statuses));
     s->order    = calloc(n + 1, sizeof(*s->order));
     s->reqs     = calloc((size_t)s->r->shape.ranks + 1, sizeof(*s->reqs));
+    s->gone     = calloc(s->r->shape.ranks, sizeof(*s->gone));
     if ((s->jobs == NULL) || (s->remote == NULL) || (s->local == NULL) || (s->keys == NULL) || (s->statuses == NULL) ||
-        (s->order == NULL) || (s->reqs == NULL)) {
+        (s->order == NULL) || (s->reqs == NULL) || (s->gone == NULL)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ep_restore: no memory for %zu moves", n);
     }
     return KVCL_OK;
@@ -205,6 +219,7 @@ static void fini(restore_t *s)
     free(s->statuses);
     free(s->order);
     free(s->reqs);
+    free(s->gone);
 }
 
 /* Does this rank have another move that fetches for the slot where this one takes its weights? */
