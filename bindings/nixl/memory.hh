@@ -70,8 +70,8 @@ nixl_status_t register_memory(const std::shared_ptr<const Context> &context, con
 /** What peers import. */
 nixl_status_t describe_memory(const Context &context, const LocalMemory &memory, std::string &text);
 
-/** text: of the owner's describe_memory(), hostile until imported; base, len: its place there, as its metadata say. Where
- * the peer is not connected yet, the first transfer imports it, and fails where the text is wrong. */
+/** text: of the owner's describe_memory(), hostile until imported; base, len: its place there, as its metadata say.
+ * Where the peer is not connected yet, the first transfer imports it, and fails where the text is wrong. */
 nixl_status_t import_memory(const std::shared_ptr<Peer> &peer, const std::string &text, uintptr_t base, size_t len,
                             nixlBackendMD *&out);
 

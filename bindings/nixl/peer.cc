@@ -29,11 +29,18 @@ Peer::~Peer()
     if (connect_ != nullptr) {
         if (any_told_ && (state_ == KVCL_INPROGRESS)) {
             std::unique_lock<std::mutex> lock(mutex_);
-            changed_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [this] { return state_ != KVCL_INPROGRESS; });
+            changed_.wait_for(lock, std::chrono::nanoseconds(patience_ns),
+                              [this] { return state_ != KVCL_INPROGRESS; });
         }
         kvcl_req_cancel(connect_);
         collect();
         (void)!kvcl_req_wait(connect_, KVCL_WAIT_FOREVER); /* canceled: it ends at once, with its callback */
+        const std::lock_guard<std::mutex> guard(mutex_);
+
+        if (!waiting_.empty()) {
+            report(context_->agent(), "notifications to agent " + quoted(name_) + " were lost (" +
+                   std::to_string(waiting_.size()) + " parts): the connection was canceled");
+        }
     }
     const kvcl_status_t status = kvcl_req_wait_all(told_.data(), told_.size(), patience_ns);
 
@@ -183,7 +190,8 @@ nixl_status_t Peers::load(const std::string &name, const std::string &address)
         return NIXL_SUCCESS;
     }
     if (!is_address(address)) {
-        report(context_->agent(), "the connection information of agent " + quoted(name) + " is no address of a context");
+        report(context_->agent(), "the connection information of agent " + quoted(name) +
+               " is no address of a context");
         return NIXL_ERR_MISMATCH;
     }
     std::shared_ptr<Peer> peer   = std::make_shared<Peer>(context_, name, address);

@@ -23,7 +23,7 @@ AC_DEFUN([KVCL_WITH_NCCL], [
         [KVCL_NCCL_TRY([-isystem /usr/local/cuda/include], [in /usr/local/cuda])])
     ])
   AS_CASE([$kvcl_nccl_h/$with_nccl], [0/yes|0//*],
-    [AC_MSG_ERROR([nccl was asked for (--with-nccl=$with_nccl) and a program with nccl.h, which includes cuda_runtime.h, does not compile])])
+    [AC_MSG_ERROR([--with-nccl=$with_nccl: a program with nccl.h (it includes cuda_runtime.h) does not compile])])
   kvcl_nccl=$kvcl_cuda
   AS_IF([test "$with_nccl" = no || test $kvcl_cuda = 0], [kvcl_nccl=0; kvcl_from_nccl=no])
   AC_SUBST([NCCL_CFLAGS])
@@ -37,7 +37,8 @@ AC_DEFUN([KVCL_NCCL_TRY], [
   AC_MSG_CHECKING([for nccl.h $2])
   kvcl_save_CPPFLAGS=$CPPFLAGS
   CPPFLAGS="$1 $CUDA_CFLAGS $CPPFLAGS"
-  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <nccl.h>]], [[ncclComm_t c = 0; return (c != 0) || (NCCL_VERSION_CODE < 21400);]])],
+  AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <nccl.h>]],
+      [[ncclComm_t c = 0; return (c != 0) || (NCCL_VERSION_CODE < 21400);]])],
     [kvcl_nccl_h=1; kvcl_from_nccl="nccl.h $2"; NCCL_CFLAGS="$1"; AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no])])
   CPPFLAGS=$kvcl_save_CPPFLAGS
 ])

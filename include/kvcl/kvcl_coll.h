@@ -70,7 +70,7 @@ KVCL_API kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t l
  * The end of a failed call takes longer than its deadline while the device still uses the buffers, 5 s at most; the log
  * then says that they must not be freed, and later calls of the communicator with the flag fail with KVCL_ERR_IO. More
  * errors, by the request: KVCL_ERR_IO (the device or NCCL failed, on any rank), KVCL_ERR_NO_MEMORY (on the host). By
- * the call: KVCL_ERR_INVALID_PARAM (the allocation is shorter), KVCL_ERR_IO.
+ * the call: KVCL_ERR_INVALID_PARAM (the allocation is shorter), KVCL_ERR_UNSUPPORTED (a fifth device), KVCL_ERR_IO.
  */
 
 /* The type of an element; buffers are aligned to its size. Append only. */

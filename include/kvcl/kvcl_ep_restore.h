@@ -27,11 +27,12 @@ typedef struct kvcl_ep_weights {
     size_t           size;       /* sizeof(kvcl_ep_weights_t) */
     uint64_t         flags;      /* 0 */
     kvcl_comm_h      comm;       /* its ranks are those of the params */
-    kvcl_cache_h     cache;      /* this rank's */
+    kvcl_cache_h     cache;      /* this rank's, in host memory */
     const uint64_t   *sums;      /* [layers][experts]: kvcl_ep_weights_sum of the right weights */
     kvcl_store_h     store;      /* NULL: none. It has blocks of the size of the cache's blocks */
     const kvcl_key_t *keys;      /* [layers][experts]: in the store; NULL without one */
-    uint64_t         timeout_ns; /* of a call; 0: KVCL_TIMEOUT */
+    uint64_t         timeout_ns; /* of a call; 0: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused, here and in try_ns: no
+                                    source would ever be given up */
     uint64_t         try_ns;     /* how long one source may take for what it was asked for at once, before another one
                                     is tried; 0: a quarter of timeout_ns */
 } kvcl_ep_weights_t;
@@ -62,7 +63,9 @@ KVCL_API kvcl_status_t kvcl_ep_weights_sum(kvcl_cache_h cache, uint32_t block, u
  * @param [out] missing_p  how many of this rank's moves are missing; NULL: not wanted.
  * @return KVCL_OK: all are there; KVCL_ERR_NOT_FOUND: some are missing (names the first, its layer and its expert).
  *         Nothing was fetched with KVCL_ERR_NO_SPACE: too few spare blocks (names both numbers);
- *         KVCL_ERR_INVALID_PARAM, KVCL_ERR_OUT_OF_RANGE: params, old or a move (as kvcl_ep_moves); KVCL_ERR_NO_MEMORY.
+ *         KVCL_ERR_INVALID_PARAM, KVCL_ERR_OUT_OF_RANGE: params, old or a move (as kvcl_ep_moves); KVCL_ERR_NO_MEMORY;
+ *         KVCL_ERR_INVALID_PARAM, KVCL_ERR_DEAD_HANDLE: a handle in weights, the store's too; KVCL_ERR_INVALID_PARAM:
+ *         another field of it; KVCL_ERR_UNSUPPORTED: the cache is device memory.
  */
 KVCL_API kvcl_status_t kvcl_ep_restore(const kvcl_ep_params_t *params, const kvcl_ep_weights_t *weights,
                                        const int32_t *old, const kvcl_ep_move_t *moves, size_t stride, size_t n,
@@ -71,7 +74,9 @@ KVCL_API kvcl_status_t kvcl_ep_restore(const kvcl_ep_params_t *params, const kvc
 /**
  * Copy what kvcl_ep_restore fetched into the slots. Only when no rank fetches any more. Slots of missing moves keep
  * what they had: they do not hold their expert. Local.
- * @return KVCL_OK; KVCL_ERR_INVALID_PARAM, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_NO_MEMORY; KVCL_ERR_TIMED_OUT.
+ * @return KVCL_OK; KVCL_ERR_INVALID_PARAM, KVCL_ERR_OUT_OF_RANGE, KVCL_ERR_DEAD_HANDLE (weights are checked as by
+ *         kvcl_ep_restore, the store's handle too), KVCL_ERR_UNSUPPORTED (device memory), KVCL_ERR_NO_MEMORY;
+ *         KVCL_ERR_TIMED_OUT.
  */
 KVCL_API kvcl_status_t kvcl_ep_settle(const kvcl_ep_params_t *params, const kvcl_ep_weights_t *weights,
                                       const kvcl_ep_move_t *moves, size_t stride, size_t n, const uint32_t *blocks)

@@ -47,9 +47,10 @@ typedef struct kvcl_ep_open_params {
     uint32_t     hidden;           /* elements of a token */
     kvcl_dtype_t dtype;            /* of an element: KVCL_DTYPE_BF16 or KVCL_DTYPE_F32 */
     uint32_t     first_steps;      /* the steps with the other deadline; 0 means 1 */
-    uint64_t     timeout_ns;       /* the deadline of each dispatch and each combine; 0: KVCL_TIMEOUT */
+    uint64_t     timeout_ns;       /* the deadline of each dispatch and each combine; 0: KVCL_TIMEOUT.
+                                      KVCL_WAIT_FOREVER is refused: no rank would ever be late */
     uint64_t     first_timeout_ns; /* of kvcl_ep_open, and of the first steps of an activation, in which ranks warm up;
-                                      0: KVCL_TIMEOUT */
+                                      0: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused, too */
 } kvcl_ep_open_params_t;
 #define KVCL_EP_OPEN_PARAMS_INIT {sizeof(kvcl_ep_open_params_t), 0, 0, 0, 0, 0, KVCL_DTYPE_BF16, 0, 0, 0}
 
@@ -58,7 +59,9 @@ typedef struct kvcl_ep_open_params {
  * handle has its own communicator, so tags are the caller's. Its memory: 2 * slots * max_tokens rows (a row is one
  * token: hidden elements), half of which are touched only as tokens arrive, and max_tokens * (1 + top_k) rows.
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM: a limit, slots that are no multiple of the ranks, or params that differ
- *         (names the rank and both); KVCL_ERR_NO_MEMORY, on any rank; KVCL_ERR_TIMED_OUT: a rank did not call;
+ *         (names the rank and both); an inter-communicator, flags, KVCL_WAIT_FOREVER, a NULL pointer;
+ *         KVCL_ERR_NO_MEMORY: on any rank, when it made its arrays; KVCL_ERR_TIMED_OUT: a rank did not call, or its own
+ *         call was refused before the ranks met (a handle, an argument of the second list, no memory for the call);
  *         KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE.
  */
 KVCL_API kvcl_status_t kvcl_ep_open(kvcl_comm_h comm, const kvcl_ep_open_params_t *params, kvcl_ep_h *ep_p)
@@ -122,8 +125,7 @@ KVCL_API kvcl_status_t kvcl_ep_combine(kvcl_ep_h ep, const void *y, const float 
 
 /**
  * Scale the outputs of tokens that lack an expert by (all weights) / (weights that remain), in f32: for routers whose
- * weights are to sum up to the same. The only call that renormalises. Tokens without loss are not touched. Pure; any
- * thread.
+ * weights have a constant sum. The only call that renormalises. Tokens without loss are not touched. Pure; any thread.
  * @param ids, weights  [n_tokens][top_k], as given to dispatch and combine.
  * @param lost          [n_tokens] of combine.
  * @param [out] hopeless  [n_tokens]: 1: all that remains weighs 0 (0/0): the output was left as it is, and the caller
@@ -164,11 +166,12 @@ KVCL_API kvcl_status_t kvcl_ep_choose(kvcl_ep_h ep, uint32_t layer, const int64_
 
 /*
  * The mask and the map as plain memory, for a kernel or a framework: fixed for ever. To read it consistently: read
- * generation (acquire) until it is even, read the rest, read generation again; repeat if it has changed.
+ * generation (acquire) until it is even, read the rest with relaxed atomic loads, then an acquire fence, then
+ * generation again; repeat if it has changed.
  */
 typedef struct kvcl_ep_mask {
     uint64_t generation; /* of the content: odd while it changes, as it does in each step */
-    uint64_t changes;    /* of active, number and map: equal to what it was: these are, too */
+    uint64_t changes;    /* while it is unchanged, so are active, number and map */
     uint64_t number;     /* of the activation */
     uint64_t step;       /* the last one begun */
     uint32_t ranks;

@@ -25,9 +25,9 @@ KVCL_API kvcl_status_t kvcl_comm_get_failed(kvcl_comm_h comm, int *ranks, int ca
 
 /**
  * This rank acknowledges the first n failures of kvcl_comm_get_failed(): kvcl_comm_agree() reports them no longer, once
- * all have. Fewer than before changes nothing.
+ * all have. Fewer than before changes nothing. Local; any thread; does not block.
  * @param [out] acked_p  how many are acknowledged now; NULL: not wanted.
- * @return as kvcl_comm_get_failed().
+ * @return as kvcl_comm_get_failed(), and KVCL_ERR_NO_MEMORY.
  */
 KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_p) KVCL_MUST_CHECK;
 
@@ -37,6 +37,8 @@ KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_
  * whichever ranks die meanwhile, also those that die later. A rank that dies before it has called takes no part.
  * Blocks; not from a callback.
  * @param [in,out] flags  bits of this rank; on KVCL_OK and KVCL_ERR_RANK_FAILED those of all.
+ * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER. After KVCL_ERR_TIMED_OUT the next
+ *                    call is the next round: the others must make it too.
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED (the ranks have agreed, and not all of them have acknowledged all failures of
  *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() instead); KVCL_ERR_NO_QUORUM or
  *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed); KVCL_ERR_STALE (this rank was excluded);
@@ -46,7 +48,8 @@ KVCL_API kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64
 
 /**
  * A communicator of the ranks of comm that are left, in their order: the same ones on all. Collective as
- * kvcl_comm_agree(). A rank that has just died may be among them: then call it again.
+ * kvcl_comm_agree(), with its timeout_ns. A rank that has just died may be among them: then call it again. Blocks; not
+ * from a callback.
  * @return KVCL_OK and *shrunk_p, to be freed by kvcl_comm_free(); otherwise as kvcl_comm_agree().
  */
 KVCL_API kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *shrunk_p) KVCL_MUST_CHECK;

@@ -5,9 +5,9 @@
  *
  * Two words. A rank is *proven* to have ended when the kernel of its host says so, or when it has left the job: that is
  * final, at once. It is *silent* when no message of it came for KVCL_DEAD, in which this rank was awake; it is
- * suspected after KVCL_SUSPECT, and suspicion ends with its next message. Proven and silent ranks are excluded by the next view.
- * A silent rank that goes on later, perhaps because it was only stopped, finds that it was excluded: its operations end
- * with KVCL_ERR_STALE, and it is never a member again under this context.
+ * suspected after KVCL_SUSPECT, and suspicion ends with its next message. Proven and silent ranks are excluded by the
+ * next view. A silent rank that goes on later, perhaps because it was only stopped, finds that it was excluded: its
+ * operations end with KVCL_ERR_STALE, and it is never a member again under this context.
  *
  * Views are numbered from 1. A change needs a quorum of the members: a majority, or exactly half with the lowest rank,
  * or all that are left if the others are proven to have ended. Ranks are never renumbered.
@@ -37,7 +37,7 @@ typedef struct kvcl_event {
     uint64_t view;    /* number of this rank's view */
     uint64_t view_id; /* its hash: two different views never have the same */
     uint64_t time_ns; /* CLOCK_MONOTONIC */
-    uint64_t lost;    /* older events that nobody took in time, since the one before */
+    uint64_t lost;    /* events dropped from the full queue since the previous one was taken */
     uint64_t ranks[KVCL_EVENT_RANKS / 64]; /* of the world: bit r % 64 of word r / 64 */
 } kvcl_event_t;
 #define KVCL_EVENT_INIT {sizeof(kvcl_event_t), 0, 0, 0, 0, 0, 0, {0}}
@@ -56,7 +56,7 @@ typedef void (*kvcl_event_cb_t)(void *arg, const kvcl_event_t *event);
  * progress thread, unless another thread waits), with no lock held. It is a completion callback: it may post, and must
  * not block. Events that wait in the queue are the first. cb NULL: events wait in the queue from now on. When the call
  * returns, an earlier callback may still be running.
- * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set).
+ * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set), KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_on_event(kvcl_context_h ctx, kvcl_event_cb_t cb, void *arg) KVCL_MUST_CHECK;
 
@@ -76,7 +76,8 @@ KVCL_API kvcl_status_t kvcl_event_next(kvcl_context_h ctx, kvcl_event_t *event) 
 KVCL_API kvcl_status_t kvcl_event_fd(kvcl_context_h ctx, int *fd_p) KVCL_MUST_CHECK;
 
 /**
- * Which ranks of comm are members: local, no message. This rank's own knowledge; others may have a view more or less.
+ * Which ranks of comm are members: local, no message. This rank's own knowledge: another rank may be a view ahead or
+ * behind.
  * @param [out] active  n bytes, 1 for a member, 0 for others; n is kvcl_comm_size(comm). Without KVCL_VIEWS all are 1.
  * @param [out] view_p  number of the view that this is; NULL: not wanted.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (another n, NULL, or a communicator of another job).
@@ -91,7 +92,8 @@ typedef enum kvcl_phase {
 
 /**
  * Tell the others which phase this rank is in. KVCL's own thread beats while the program is busy; this is for what
- * stops the whole process, such as a debugger, a container that is frozen, or a host that swaps. It never delays a proof.
+ * stops the whole process, such as a debugger, a container that is frozen, or a host that swaps. It never delays a
+ * proof.
  * @return KVCL_OK (also without KVCL_VIEWS), KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_MUST_CHECK;

@@ -328,8 +328,9 @@ KVCL_API kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const 
                                         kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 /**
- * kvcl_context_connect() (kvcl_comm.h) without its wait: for neither the other side nor a resolver, of which a thread
- * takes care. Many may run at a time; 64 of them ask at "host:port", the others wait for their turn in their own time.
+ * kvcl_context_connect() (kvcl_comm.h) without its wait. It waits neither for the other side nor for the resolver: a
+ * thread of the context asks. Many may run at a time; 64 of them ask at "host:port", further ones wait for a free
+ * thread, and their deadlines run meanwhile.
  * @a *comm_p is the caller's from the return on, however the request ends: kvcl_comm_free() is always due, and cancels
  * a connect in progress. It has no ranks (kvcl_comm_size() 0, and calls that name rank 0 fail with
  * KVCL_ERR_UNKNOWN_RANK) until the request has ended with KVCL_OK. After a failure or a cancel, a connection that the

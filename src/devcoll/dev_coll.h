@@ -30,7 +30,8 @@ enum {
     KVCL_DEV_AGREE = 0, KVCL_DEV_ID = 1, KVCL_DEV_DATA = 2, /* steps with a number */
     KVCL_DEV_STEPS   = 4,
     KVCL_DEV_STOPPED = 8,         /* STOPs that are kept, of collectives that this rank has not begun */
-    KVCL_DEV_COPIERS = 4          /* devices that a runner keeps open */
+    KVCL_DEV_COPIERS = 4,         /* devices that a runner keeps open */
+    KVCL_DEV_GRACE_MS = 5000      /* for a runner whose collective is stopped; one on the host takes up to 2 s */
 };
 
 typedef struct kvcl_dev_op {
@@ -62,7 +63,6 @@ typedef struct kvcl_dev_runner {
     kvcl_list_t        queue;     /* kvcl_dev_op_t; engine lock and lock to change */
     kvcl_dev_op_t      *current;  /* the same */
     bool               ending;    /* the same */
-    bool               gone;      /* the thread has ended or is about to; the engine lock */
     _Atomic bool       lost;      /* a call of NCCL or of the driver did not return in time */
     uint64_t           seqs;      /* posted; the engine lock */
     struct {

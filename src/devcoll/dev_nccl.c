@@ -137,6 +137,9 @@ static kvcl_status_t make(kvcl_dev_op_t *op)
             kvcl_log_warn("%s", kvcl_last_error());
         }
     }
+    if (is_lost(op)) {
+        return KVCL_ERR_IO;
+    }
     status = kvcl_dev_step(op, KVCL_DEV_ID, &call);
     if ((status == KVCL_OK) && (msg.status != KVCL_OK)) {
         status = kvcl_fail(KVCL_ERR_IO, "rank 0 has no id for an ncclComm; its log has the reason, KVCL_NCCL=no does "
@@ -157,8 +160,8 @@ static kvcl_status_t make(kvcl_dev_op_t *op)
 
 kvcl_status_t kvcl_dev_by_nccl(kvcl_dev_op_t *op, kvcl_dev_way_t way)
 {
-    const kvcl_nccl_call_t call = {.kind = op->call.kind, .rank = (uint32_t)op->call.comm->rank,
-                                   .size = (uint32_t)op->call.comm->size, .root = (uint32_t)op->call.root,
+    const kvcl_nccl_call_t call = {.kind = op->call.kind, .rank = (uint32_t)op->runner->comm->rank,
+                                   .size = (uint32_t)op->runner->comm->size, .root = (uint32_t)op->call.root,
                                    .in = op->call.in, .out = op->call.buf, .len = op->call.len,
                                    .elem = op->call.elem, .reduction = op->call.reduction, .parts = op->call.parts};
     kvcl_status_t          status;

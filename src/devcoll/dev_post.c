@@ -3,7 +3,7 @@
  * operation is given to the communicator's runner, which is made if there is none.
  *
  * An operation has two holders, its request and the runner. It completes once: by the runner (dev_run.c), or here if it
- * is stopped in the queue, or if the runner does not let go of its memory within GRACE_MS.
+ * is stopped in the queue, or if the runner does not let go of its memory within KVCL_DEV_GRACE_MS.
  */
 #include "config.h"
 #include "devcoll/dev_coll.h"
@@ -11,11 +11,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "base/thread.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-enum { GRACE_MS = 5000 }; /* a stopped collective on the host takes up to 2 s */
 
 /* ---- the request ---- */
 
@@ -32,24 +31,38 @@ static void end_here(kvcl_dev_op_t *op, kvcl_status_t status)
     kvcl_req_complete(&op->req, status);
 }
 
+/* The next operation of the queue, which it leaves; NULL: there is none. Engine lock held. */
+static kvcl_dev_op_t *pop(kvcl_dev_runner_t *r)
+{
+    kvcl_list_t *link;
+
+    kvcl_assert_locked(r->ctx);
+    pthread_mutex_lock(&r->lock);
+    link = kvcl_list_pop(&r->queue);
+    pthread_mutex_unlock(&r->lock);
+    if (link == NULL) {
+        return NULL;
+    }
+    kvcl_list_init(link);
+    return kvcl_container_of(link, kvcl_dev_op_t, link);
+}
+
 /* Engine lock held. The runner is inside a call that does not return. */
 static void give_up(kvcl_dev_op_t *op)
 {
     kvcl_dev_runner_t *r = op->runner;
-    kvcl_list_t       *link;
+    kvcl_dev_op_t     *next;
 
     kvcl_assert_locked(r->ctx);
     kvcl_log_error("%s: NCCL or the driver still uses the buffers of a collective that was stopped %d ms ago: do not "
-                   "free them; later collectives on device memory of this communicator fail", op->call.name, GRACE_MS);
+                   "free them; later collectives on device memory of this communicator fail", op->call.name,
+                   KVCL_DEV_GRACE_MS);
     atomic_store(&r->lost, true);
     pthread_mutex_lock(&r->lock);
     r->current = NULL;
     pthread_mutex_unlock(&r->lock);
     end_here(op, op->stopping);
-    while ((link = kvcl_list_pop(&r->queue)) != NULL) {
-        kvcl_dev_op_t *next = kvcl_container_of(link, kvcl_dev_op_t, link);
-
-        kvcl_list_init(&next->link);
+    while ((next = pop(r)) != NULL) {
         if (!kvcl_req_is_done(&next->req)) {
             end_here(next, KVCL_ERR_IO);
         }
@@ -87,7 +100,7 @@ void kvcl_dev_stop(kvcl_dev_op_t *op, kvcl_status_t status, int from)
         return;
     }
     why(op, status, from);
-    op->grace_ns = kvcl_deadline_after(GRACE_MS * KVCL_NS_PER_MS);
+    op->grace_ns = kvcl_deadline_after(KVCL_DEV_GRACE_MS * KVCL_NS_PER_MS);
     if (!kvcl_req_stop_again(&op->req, op->grace_ns)) {
         kvcl_log_warn("no memory to bound the end of a collective");
     }
@@ -166,6 +179,7 @@ static kvcl_status_t twin_of(kvcl_comm_h comm, kvcl_comm_h *twin_p)
 static kvcl_status_t start(kvcl_dev_runner_t *r)
 {
     pthread_condattr_t attr;
+    int                err;
 
     kvcl_assert_locked(r->ctx);
     kvcl_list_init(&r->queue);
@@ -175,11 +189,12 @@ static kvcl_status_t start(kvcl_dev_runner_t *r)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&r->cond, &attr);
     pthread_condattr_destroy(&attr);
-    if (pthread_create(&r->thread, NULL, kvcl_dev_runner_main, r) != 0) {
+    err = kvcl_thread_start(&r->thread, "kvcl-devcoll", kvcl_dev_runner_main, r);
+    if (err != 0) {
         pthread_cond_destroy(&r->cond);
         pthread_mutex_destroy(&r->lock);
         free(r);
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no thread for collectives on device memory");
+        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "no thread for collectives on device memory");
     }
     kvcl_list_add_tail(&kvcl_dev_room(r->ctx)->runners, &r->link);
     return KVCL_OK;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { END_S = 2 };
+enum { END_S = 2 }; /* for what follows the end of a runner's collective */
 
 /* The operation with this number, in flight or in the queue. */
 static kvcl_dev_op_t *find(const kvcl_dev_runner_t *r, uint64_t seq)
@@ -92,21 +92,19 @@ static void end(kvcl_dev_room_t *room, kvcl_dev_runner_t *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* No lock held: the thread needs it. A runner that is inside NCCL keeps its memory. */
+/* No lock held: the thread needs it. One that is inside NCCL or the driver keeps the runner, and touches the context no
+ * more once it is lost. The engine has stopped: no request's deadline bounds its collective now. */
 static void join(kvcl_dev_runner_t *r)
 {
     struct timespec until;
 
-    if (atomic_load(&r->lost)) {
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += END_S;
-        if (pthread_timedjoin_np(r->thread, NULL, &until) != 0) {
-            (void)pthread_detach(r->thread);
-            kvcl_log_error("a thread is still inside NCCL; its communicator is not freed");
-            return;
-        }
-    } else {
-        pthread_join(r->thread, NULL);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += END_S + (atomic_load(&r->lost) ? 0 : KVCL_DEV_GRACE_MS / 1000);
+    if (pthread_timedjoin_np(r->thread, NULL, &until) != 0) {
+        atomic_store(&r->lost, true);
+        (void)pthread_detach(r->thread);
+        kvcl_log_warn("a thread is still inside NCCL or the driver; what it uses is not freed");
+        return;
     }
     pthread_cond_destroy(&r->cond);
     pthread_mutex_destroy(&r->lock);

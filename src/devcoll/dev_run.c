@@ -40,7 +40,7 @@ static kvcl_status_t agree(kvcl_dev_op_t *op, kvcl_dev_way_t *way_p)
     for (i = 0; uneven && (i < size); ++i) {
         memcpy(all + me * each + sizeof(offer) + i * sizeof(uint64_t), &op->parts.send_lens[i], sizeof(uint64_t));
     }
-    status = kvcl_dev_step(op, KVCL_DEV_AGREE, &call);
+    status = atomic_load(&op->runner->lost) ? KVCL_ERR_IO : kvcl_dev_step(op, KVCL_DEV_AGREE, &call);
     if (status == KVCL_OK) {
         status = kvcl_dev_decide(all, size, me, uneven ? op->parts.recv_lens : NULL, op->call.name, way_p);
     }
@@ -141,9 +141,8 @@ void *kvcl_dev_runner_main(void *runner)
     for (i = 0; i < KVCL_DEV_COPIERS; ++i) {
         kvcl_copier_close(r->copiers[i]);
     }
-    kvcl_comm_free(r->comm);
-    kvcl_lock(r->ctx);
-    r->gone = true;
-    kvcl_unlock(r->ctx);
+    if (!atomic_load(&r->lost)) { /* the calls above may have taken too long */
+        kvcl_comm_free(r->comm);
+    }
     return NULL;
 }

@@ -22,6 +22,7 @@ static kvcl_status_t move(const kvcl_dev_op_t *op, char *host, bool back)
     const kvcl_coll_call_t *call  = &op->call;
     const uint64_t         *lens  = back ? op->parts.recv_lens : op->parts.send_lens;
     const uint64_t         *offs  = back ? op->parts.recv_offs : op->parts.send_offs;
+    const int              size   = op->runner->comm->size; /* it may be gone after a copy that took too long */
     kvcl_status_t          status = KVCL_OK;
     int                    r;
 
@@ -29,7 +30,7 @@ static kvcl_status_t move(const kvcl_dev_op_t *op, char *host, bool back)
         return back ? copy(op->out, call->buf, NULL, host, op->out_bytes)
                     : copy(NULL, host, op->in, call->in, op->in_bytes);
     }
-    for (r = 0; (r < op->runner->comm->size) && (status == KVCL_OK); ++r) {
+    for (r = 0; (r < size) && (status == KVCL_OK); ++r) {
         status = back ? copy(op->out, (char *)call->buf + offs[r], NULL, host + offs[r], lens[r])
                       : copy(NULL, host + offs[r], op->in, (const char *)call->in + offs[r], lens[r]);
     }
@@ -51,7 +52,7 @@ static kvcl_status_t stage(const kvcl_dev_op_t *op, kvcl_copier_t *copier, uint6
 kvcl_status_t kvcl_dev_by_host(kvcl_dev_op_t *op)
 {
     const bool       is_bcast = (op->call.kind == KVCL_COLL_BCAST);
-    const bool       gives    = !is_bcast || (op->call.comm->rank == op->call.root);
+    const bool       gives    = !is_bcast || (op->runner->comm->rank == op->call.root);
     kvcl_coll_call_t call     = op->call;
     void             *in, *out = NULL;
     kvcl_status_t    status   = stage(op, op->in, op->in_bytes, &in);
@@ -61,6 +62,9 @@ kvcl_status_t kvcl_dev_by_host(kvcl_dev_op_t *op)
     }
     if ((status == KVCL_OK) && (in != NULL) && gives) {
         status = move(op, in, false);
+    }
+    if ((status == KVCL_OK) && atomic_load(&op->runner->lost)) {
+        status = KVCL_ERR_IO; /* it was given up during the copy: the context may be gone */
     }
     if (status == KVCL_OK) {
         out       = is_bcast ? in : out;

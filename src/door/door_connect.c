@@ -1,6 +1,6 @@
 /*
- * kvcl_context_connect and kvcl_context_connect_post (door.h): a request that asks at "host:port" for the peer's address
- * if it needs to, waits for the peer's session, sends CALL, and ends with its ANSWER.
+ * kvcl_context_connect and kvcl_context_connect_post (door.h): a request that asks at "host:port" for the peer's
+ * address if it needs to, waits for the peer's session, sends CALL, and ends with its ANSWER.
  *
  * Invariants: the communicator exists before CALL is sent, because messages of the other side may arrive with ANSWER;
  * it is the caller's, who may free it at any time: a request in the room's list has its communicator, one that has

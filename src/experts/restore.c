@@ -240,7 +240,7 @@ static size_t count(const kvcl_ep_restore_t *r)
     return n;
 }
 
-/* The block of the move whose weights another one shares: it is earlier in the list. */
+/* The block of the move whose weights another one shares: it is this rank's, and earlier in the list. */
 static uint32_t shared_block(const kvcl_ep_restore_t *r, size_t of, const uint32_t *blocks)
 {
     const kvcl_ep_move_t *move = kvcl_ep_move_at(r->moves, r->stride, of), *other;
@@ -248,8 +248,8 @@ static uint32_t shared_block(const kvcl_ep_restore_t *r, size_t of, const uint32
 
     for (i = 0; i < of; ++i) {
         other = kvcl_ep_move_at(r->moves, r->stride, i);
-        if ((other->layer == move->layer) && ((int32_t)other->destination == move->source) &&
-            (other->expert == move->expert)) {
+        if (kvcl_ep_restore_is_mine(r, other) && (other->layer == move->layer) &&
+            ((int32_t)other->destination == move->source) && (other->expert == move->expert)) {
             return blocks[i];
         }
     }

@@ -15,6 +15,14 @@
 
 #include <stdlib.h>
 
+/* A store's handle, or a tenant's; NULL: there is none. */
+static kvcl_status_t check_store(kvcl_store_h store, const char *call)
+{
+    const bool fine = (store == NULL) || kvcl_handle_is(store, KVCL_KIND_TENANT);
+
+    return fine ? KVCL_OK : kvcl_handle_check(store, KVCL_KIND_STORE, call);
+}
+
 static kvcl_status_t take_weights(const kvcl_ep_weights_t *weights, const char *call, kvcl_ep_weights_t *w)
 {
     kvcl_status_t status;
@@ -25,8 +33,12 @@ static kvcl_status_t take_weights(const kvcl_ep_weights_t *weights, const char *
     *w     = (kvcl_ep_weights_t)KVCL_EP_WEIGHTS_INIT;
     status = kvcl_struct_in(w, weights, KVCL_UP_TO(kvcl_ep_weights_t, try_ns), sizeof(*w), "kvcl_ep_weights_t");
     if ((status != KVCL_OK) || ((status = kvcl_comm_check(w->comm, 0, call)) != KVCL_OK) ||
-        ((status = kvcl_handle_check(w->cache, KVCL_KIND_CACHE, call)) != KVCL_OK)) {
+        ((status = kvcl_handle_check(w->cache, KVCL_KIND_CACHE, call)) != KVCL_OK) ||
+        ((status = check_store(w->store, call)) != KVCL_OK)) {
         return status;
+    }
+    if (w->cache->copier != NULL) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "%s: the cache is device memory: no sum could be verified", call);
     }
     if ((w->flags != 0) || w->comm->inter || (w->sums == NULL) || ((w->store != NULL) && (w->keys == NULL))) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s", call,

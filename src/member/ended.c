@@ -75,15 +75,21 @@ kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t *
     return KVCL_OK;
 }
 
-static void stop_watching(watch_t *watch)
+/* A child that this process has forked keeps its descriptors open, so closing alone does not take one out of the
+ * epoll. */
+static void stop_looking(const kvcl_ended_t *ended, int *fd)
 {
-    if (watch->fd >= 0) {
-        close(watch->fd);
+    if (*fd >= 0) {
+        (void)epoll_ctl(ended->epfd, EPOLL_CTL_DEL, *fd, NULL); /* it need not be there */
+        close(*fd);
+        *fd = -1;
     }
-    if (watch->pidfd >= 0) {
-        close(watch->pidfd);
-    }
-    *watch = (watch_t){-1, -1};
+}
+
+static void stop_watching(const kvcl_ended_t *ended, watch_t *watch)
+{
+    stop_looking(ended, &watch->fd);
+    stop_looking(ended, &watch->pidfd);
 }
 
 void kvcl_ended_close(kvcl_ended_t *ended)
@@ -94,7 +100,7 @@ void kvcl_ended_close(kvcl_ended_t *ended)
         return;
     }
     for (i = 0; i < ended->n; ++i) {
-        stop_watching(&ended->watches[i]);
+        stop_watching(ended, &ended->watches[i]);
     }
     if (ended->listener >= 0) {
         close(ended->listener);
@@ -135,7 +141,11 @@ static bool is_same_user(int fd)
     struct ucred who;
     socklen_t    len = sizeof(who);
 
-    return (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0) && (who.uid == geteuid());
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0) {
+        return false;
+    }
+    errno = EPERM; /* for the sentence about another user's process */
+    return who.uid == geteuid();
 }
 
 static bool add(kvcl_ended_t *ended, int fd, uint32_t rank)
@@ -155,13 +165,12 @@ bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]
     if ((watch->fd < 0) || (connect(watch->fd, (struct sockaddr *)&at, len) != 0) || !is_same_user(watch->fd) ||
         !add(ended, watch->fd, rank)) {
         kvcl_log_info("the end of rank %u is not seen at a unix socket: %m; its silence counts", (unsigned)rank);
-        stop_watching(watch);
+        stop_watching(ended, watch);
         return false;
     }
     watch->pidfd = open_pidfd(watch->fd);
     if ((watch->pidfd >= 0) && !add(ended, watch->pidfd, rank)) {
-        close(watch->pidfd);
-        watch->pidfd = -1;
+        stop_looking(ended, &watch->pidfd);
     }
     return true;
 }
@@ -179,7 +188,7 @@ uint32_t kvcl_ended_take(kvcl_ended_t *ended)
     while (epoll_wait(ended->epfd, &ev, 1, 0) > 0) {
         rank = ev.data.u32;
         if (is_over(ended->watches[rank].fd) || is_over(ended->watches[rank].pidfd)) {
-            stop_watching(&ended->watches[rank]);
+            stop_watching(ended, &ended->watches[rank]);
             return rank;
         }
     }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "core/comm.h"
 #include "member/member.h"
 #include "wire/address.h"
@@ -43,6 +44,9 @@ static bool know(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer, kvc
     kvcl_member_rank_t *rank = &room->ranks[slot];
 
     kvcl_assert_locked(room->ctx);
+    if (room->ctx->closing) { /* no session begins any more */
+        return false;
+    }
     if (kvcl_address_unpack(peer->address, peer->address_len, address) != KVCL_OK) {
         return false;
     }
@@ -85,7 +89,7 @@ static bool find_all(kvcl_member_room_t *room)
     room->ranks[room->me].incarnation = incarnation_of(room->ctx->uuid);
     for (slot = 0; (slot < room->n) && !atomic_load(&room->stop); ++slot) {
         if ((slot != room->me) && !find(room, slot, host)) {
-            kvcl_log_error("rank %u is not found: this rank has no views: %s", (unsigned)slot, kvcl_last_error());
+            kvcl_log_warn("rank %u is not found: this rank has no views: %s", (unsigned)slot, kvcl_last_error());
             return false;
         }
     }
@@ -244,11 +248,10 @@ kvcl_status_t kvcl_member_thread_start(kvcl_member_room_t *room)
     if (room->wake_fd < 0) {
         return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make the descriptor of the thread for views");
     }
-    err = pthread_create(&room->thread, NULL, run, room);
+    err = kvcl_thread_start(&room->thread, "kvcl-views", run, room);
     if (err != 0) {
         return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "cannot start the thread for views");
     }
-    pthread_setname_np(room->thread, "kvcl-views");
     room->has_thread = true;
     return KVCL_OK;
 }

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/clock.h"
+#include "base/rand.h"
 #include "handle/handle.h"
 #include "member/recover.h"
 #include "req/callback.h"
@@ -166,8 +167,9 @@ static kvcl_status_t end(kvcl_member_room_t *room, kvcl_recover_t *recover, uint
     return KVCL_OK;
 }
 
+/* *round_p: of the communicator's agreements, the same number on all ranks. */
 static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, uint64_t timeout_ns, const char *call,
-                           kvcl_agree_value_t *value)
+                           kvcl_agree_value_t *value, uint64_t *round_p)
 {
     kvcl_member_room_t *room;
     kvcl_recover_t     *recover = NULL;
@@ -193,7 +195,8 @@ static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, ui
     }
     (void)kvcl_engine_wait(comm->ctx, is_over, recover, deadline_ns);
     kvcl_lock(comm->ctx);
-    status = end(room, recover, number, call, value);
+    *round_p = recover->awaited;
+    status   = end(room, recover, number, call, value);
     kvcl_unlock(comm->ctx);
     return status;
 }
@@ -203,12 +206,13 @@ kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeou
     static const char  call[] = "kvcl_comm_agree";
     kvcl_agree_value_t value;
     kvcl_status_t      status;
+    uint64_t           round;
     int                i, missing = -1;
 
     if (flags == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: flags is NULL", call);
     }
-    status = agree(comm, KVCL_RECOVER_AGREE, *flags, timeout_ns, call, &value);
+    status = agree(comm, KVCL_RECOVER_AGREE, *flags, timeout_ns, call, &value, &round);
     if (status != KVCL_OK) {
         return status;
     }
@@ -224,17 +228,29 @@ kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeou
                                      "acknowledged that", call, missing);
 }
 
+/* The id of what a round has made: not by the count of communicators that this rank has made over the same ranks, since
+ * a rank whose earlier shrink ended with an error has made one less. */
+static void name(kvcl_comm_h comm, uint64_t parent, uint64_t round)
+{
+    uint64_t seed = parent ^ (round * UINT64_C(0x9e3779b97f4a7c15));
+
+    kvcl_lock(comm->ctx);
+    comm->id = kvcl_splitmix64(&seed) | 2; /* as kvcl_comm_new_id */
+    kvcl_unlock(comm->ctx);
+}
+
 kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *shrunk_p)
 {
     static const char  call[] = "kvcl_comm_shrink";
     kvcl_agree_value_t value;
     kvcl_status_t      status;
+    uint64_t           round;
     int                *ranks, n = 0, i;
 
     if (shrunk_p == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: shrunk_p is NULL", call);
     }
-    status = agree(comm, KVCL_RECOVER_SHRINK, 0, timeout_ns, call, &value);
+    status = agree(comm, KVCL_RECOVER_SHRINK, 0, timeout_ns, call, &value, &round);
     if (status != KVCL_OK) {
         return status;
     }
@@ -249,5 +265,8 @@ kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_
     }
     status = kvcl_comm_create(comm, ranks, n, shrunk_p);
     free(ranks);
+    if (status == KVCL_OK) {
+        name(*shrunk_p, comm->id, round);
+    }
     return status;
 }

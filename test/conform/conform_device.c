@@ -539,8 +539,8 @@ static const cf_case_t cases[] = {
 };
 
 static const cf_config_t configs[] = {
-    {"loop", false, 1, 0}, {"loop", false, 2, 0}, {"loop", false, 3, KVCL_INIT_NO_THREAD}, {"shm", true, 3, 0}, {"tcp", true, 4, 0},
-    {"shm", true, 2, KVCL_INIT_NO_THREAD}, {NULL, false, 0, 0},
+    {"loop", false, 1, 0}, {"loop", false, 2, 0}, {"loop", false, 3, KVCL_INIT_NO_THREAD}, {"shm", true, 3, 0},
+    {"tcp", true, 4, 0}, {"shm", true, 2, KVCL_INIT_NO_THREAD}, {NULL, false, 0, 0},
 };
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# conform_gpu and conform_device on this machine's own GPUs; skipped if there is none. Arguments as for conform_gpu. With
-# CF_FAKE=1 on a libcuda.so.1 without a device (test/unit/fake_libcuda.c), which is found like the real one.
+# conform_gpu and conform_device on this machine's own GPUs; skipped if there is none. Arguments as for conform_gpu.
+# With CF_FAKE=1 on a libcuda.so.1 without a device (test/unit/fake_libcuda.c), which is found like the real one.
 set -eu
 cd "${top_builddir:-.}"
 if [ "${CF_FAKE:-0}" = 1 ]; then

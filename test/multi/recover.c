@@ -18,7 +18,7 @@
 
 enum { RANKS_MAX = 16, ROUNDS = 400, LONG_S = 60 };
 
-typedef enum { AGREE, SHRINK, MIXED } what_t;
+typedef enum { AGREE, SHRINK, LATE, MIXED } what_t;
 
 typedef struct said {
     _Atomic int rounds; /* that it has finished */
@@ -129,6 +129,25 @@ static void shrink(kvcl_comm_h world, said_t *said)
     }
 }
 
+/* Rank 0's shrink ends before the others have called it; theirs succeeds. Then all have made different numbers of
+ * communicators over the same ranks. */
+static void shrink_late(kvcl_comm_h world, said_t *said, int rank)
+{
+    kvcl_comm_h   comm;
+    kvcl_status_t status;
+
+    while ((rank != 0) && (atomic_load(&shared->go) == 0)) {
+        usleep(1000);
+    }
+    status = kvcl_comm_shrink(world, (rank == 0) ? 1000000 : LONG_S * UINT64_C(1000000000), &comm);
+    said->round[0].status = status;
+    atomic_store(&shared->go, 1);
+    if (status == KVCL_OK) {
+        kvcl_comm_free(comm);
+    }
+    shrink(world, said);
+}
+
 static int live(const void *arg, int rank)
 {
     said_t         *said = &shared->said[rank];
@@ -151,6 +170,8 @@ static int live(const void *arg, int rank)
             usleep(1000);
         }
         shrink(world, said);
+    } else if (shared->what == LATE) {
+        shrink_late(world, said, rank);
     } else if (rank == 0) {
         said->round[0].status = kvcl_comm_shrink(world, LONG_S * UINT64_C(1000000000), &comm);
     } else {
@@ -275,17 +296,19 @@ static bool case_stop(void)
     const int who   = size - 1;
     bool      right = start(AGREE);
     int       rounds;
+    bool      excluded;
 
     kill(pids[who], SIGSTOP);
     rounds = atomic_load(&shared->said[0].rounds);
-    if (rounds < ROUNDS - 2) {
+    excluded = rounds < ROUNDS - 2; /* else they may end without it */
+    if (excluded) {
         while (atomic_load(&shared->said[0].rounds) < rounds + 3) {
             usleep(1000);
         }
     }
     kill(pids[who], SIGCONT);
     right = wait_for_all() && right;
-    right = is_uniform(who) && right && (atomic_load(&shared->said[who].stale) == 1);
+    right = is_uniform(who) && right && (!excluded || (atomic_load(&shared->said[who].stale) == 1));
     return say("a rank is stopped while all agree", right, "");
 }
 
@@ -308,6 +331,19 @@ static bool case_shrink(const char *name, unsigned who)
                                            (atomic_load(&shared->said[rank].worked) == 1)));
     }
     return say(name, right, "");
+}
+
+static bool case_late(void)
+{
+    bool right = start(LATE);
+    int  rank;
+
+    right = wait_for_all() && right;
+    for (rank = 0; rank < size; ++rank) {
+        right = right && (shared->said[rank].round[0].status == ((rank == 0) ? KVCL_ERR_TIMED_OUT : KVCL_OK)) &&
+                (atomic_load(&shared->said[rank].worked) == 1);
+    }
+    return say("one rank's shrink ends early, and the next one of all works", right, "");
 }
 
 static bool case_mixed(void)
@@ -350,6 +386,7 @@ int main(int argc, char **argv)
     right = (!CASE("shrink") || case_shrink("rank 0 dies, and the others shrink", 1u)) && right;
     right = (!CASE("shrink") || case_shrink("half die, and the others shrink", (1u << (size / 2)) - 1)) && right;
     right = (!CASE("shrink") || case_shrink("all but one die", (1u << (size - 1)) - 1)) && right;
+    right = (!CASE("shrink") || case_late()) && right;
     right = (!CASE("mixed") || case_mixed()) && right;
     return right ? 0 : 1;
 }

@@ -66,7 +66,8 @@ cp "$tmp/out" "$tmp/text"
 exits 0 env KVCL_WINDOW=7 "$info" --json
 holds "all sections" 'list(j) == ["build", "settings", "collectives", "nccl", "topology", "copy", "security",
   "ranks", "gpudirect", "paths"]'
-holds "NCCL, or why not" '("\nNCCL: %s\n" % j["nccl"]) in t and (j["nccl"][0].isdigit() or j["nccl"].startswith("no: "))'
+holds "NCCL, or why not" '("\nNCCL: %s\n" % j["nccl"]) in t and (j["nccl"][0].isdigit() or
+  j["nccl"].startswith("no: "))'
 holds "the build" 't.startswith("KVCL %s\n  %s\n" % (j["build"]["version"], j["build"]["text"]))'
 holds "the build's parts" '("; ucx %s;" % j["build"]["ucx"]) in t and j["build"]["ucx"][0].isdigit() and
   "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool and

@@ -130,6 +130,37 @@ START_TEST(a_process_has_ended_also_if_its_child_lives)
 }
 END_TEST
 
+/* The child of the process that watches has its descriptors too. */
+START_TEST(an_end_is_reported_once_also_if_the_watcher_has_a_child)
+{
+    uint8_t uuid[16];
+    int     stay[2];
+    char    byte;
+    pid_t   pid, child;
+
+    uuid_of(uuid, 2);
+    ck_assert_int_eq(pipe(stay), 0);
+    pid = start_process(uuid, false, -1);
+    ck_assert(kvcl_ended_watch(mine, 2, uuid));
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        close(stay[1]);
+        (void)!read(stay[0], &byte, 1);
+        _exit(0);
+    }
+    kill(pid, SIGKILL);
+    wait_for_one();
+    ck_assert_uint_eq(kvcl_ended_take(mine), 2);
+    ck_assert_uint_eq(kvcl_ended_take(mine), KVCL_ENDED_NONE);
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = kvcl_ended_fd(mine), .events = POLLIN}, 1, 0), 0);
+    close(stay[0]);
+    close(stay[1]);
+    waitpid(child, NULL, 0);
+    waitpid(pid, NULL, 0);
+}
+END_TEST
+
 START_TEST(nothing_is_seen_of_a_process_that_does_not_listen)
 {
     uint8_t uuid[16];
@@ -150,6 +181,7 @@ int main(void)
     tcase_add_test(tcase, a_killed_process_has_ended_and_is_reported_once);
     tcase_add_test(tcase, a_stopped_process_has_not_ended);
     tcase_add_test(tcase, a_process_has_ended_also_if_its_child_lives);
+    tcase_add_test(tcase, an_end_is_reported_once_also_if_the_watcher_has_a_child);
     tcase_add_test(tcase, nothing_is_seen_of_a_process_that_does_not_listen);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

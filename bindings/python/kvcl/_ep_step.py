@@ -5,7 +5,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 from . import _kvcl
 from ._comm import Comm
 from ._ep_arrays import HOLES, Model, flat, params
-from ._errors import Status
+from ._errors import KvclError, Status
 from ._reduce import DTYPES
 
 ID_NONE = -1  # the token chose fewer experts
@@ -13,6 +13,8 @@ ID_LOST = -2  # the chosen expert is in no slot: its weight counts as lost
 
 _NAMES = {"bfloat16": "bf16", "float32": "f32", "bf16": "bf16", "f32": "f32"}
 _FORMATS = {"bf16": ("H", 2), "f32": ("f", 4)}
+_ELEMENTS = {"bf16": ("bfloat16", "uint16", "int16"), "f32": ("float32",)}
+_LETTERS = {"q": "int64", "l": "int64", "f": "float32", "H": "uint16", "h": "int16", "e": "float16", "d": "float64"}
 
 
 class Batch(NamedTuple):
@@ -50,8 +52,9 @@ def _shape(array: Any, what: str) -> Tuple[int, int]:
 
 def _element(array: Any) -> str:
     """The name of its type: "int64"."""
-    if isinstance(array, memoryview):
-        return {"q": "int64", "l": "int64", "f": "float32", "H": "uint16"}.get(array.format, array.format)
+    letter = array.format if isinstance(array, memoryview) else getattr(array, "typecode", None)
+    if letter is not None:
+        return _LETTERS.get(letter, str(letter))
     return str(getattr(array, "dtype", "")).rsplit(".", 1)[-1]
 
 
@@ -59,6 +62,16 @@ def _need(array: Any, what: str, element: str) -> Any:
     if _element(array) != element:
         raise TypeError(f"{what}: elements are {element}, not {_element(array) or 'unknown'}")
     return array
+
+
+def _type_of(array: Any, what: str, *types: str) -> str:
+    """Which of these types its elements have. 16-bit integers are bfloat16; float16 is nothing."""
+    element = _element(array)
+    for name in types:
+        if element in _ELEMENTS[name]:
+            return name
+    needed = " or ".join({"bf16": "bfloat16 (also uint16 or int16 with its bits)", "f32": "float32"}[t] for t in types)
+    raise TypeError(f"{what}: elements must be {needed}, not {element or 'unknown'}")
 
 
 class Experts(_kvcl.Experts):
@@ -97,11 +110,17 @@ class Experts(_kvcl.Experts):
         rows, top_k = _shape(_need(ids, "ids", "int64"), "ids")
         if rows != tokens or hidden != self._hidden:
             raise ValueError(f"x has {tokens} tokens of {hidden} elements, ids {rows}; hidden is {self._hidden}")
+        _type_of(x, "x", self._dtype)
         letter, size = _FORMATS[self._dtype]
-        step, experts, room, *parts, counts, ranges = self._dispatch(x, ids, tokens, top_k, self._ranks,
-                                                                     self._hidden * size)
-        views = [part.cast(letter, (experts, room, self._hidden)) for part in parts]
+        before, self._batch = self._batch, None  # so that no combine takes the counts of another step
+        try:
+            step, experts, room, *parts, counts, ranges = self._dispatch(x, ids, tokens, top_k, self._ranks,
+                                                                         self._hidden * size)
+        except (KvclError, BufferError, TypeError, ValueError):  # refused: the step before it is as it was
+            self._batch = before
+            raise
         self._tokens, self._top_k = tokens, top_k
+        views = [part.cast(letter, (experts, room, self._hidden)) for part in parts]
         self._batch = Batch(step, views[0], views[1], memoryview(counts).cast("I"),
                             memoryview(ranges).cast("q", (experts, self._ranks)))
         return self._batch
@@ -118,6 +137,9 @@ class Experts(_kvcl.Experts):
         size = _FORMATS[self._dtype][1]
         lost = memoryview(bytearray(4 * max(self._tokens, 1)))[:4 * self._tokens].cast("B").cast("f")
         _need(weights, "weights", "float32")
+        _type_of(out, "out", self._dtype)
+        if y is not None:
+            _type_of(y, "y", self._dtype)
         _, tokens_lost, tokens_all, active = self._combine(y, batch.x.nbytes, weights, out, lost, self._tokens,
                                                            self._top_k, self._hidden * size)
         return Result(out, lost, tokens_lost, tokens_all, active)
@@ -142,7 +164,7 @@ class Experts(_kvcl.Experts):
         return self._mask().cast("i")
 
     def changes(self) -> int:
-        """How often mask and map have changed: equal to what it was: these are, too."""
+        """How often mask and map have changed: while it is unchanged, so are active, number and map."""
         return int(self._state()[0])
 
     def activate(self, number: int, model: Model, placement: Any = None, holes: bool = False) -> None:
@@ -208,8 +230,8 @@ def renormalise(out: Any, ids: Any, weights: Any, lost: Any) -> List[int]:
     tokens, hidden = _shape(out, "out")
     _, top_k = _shape(_need(ids, "ids", "int64"), "ids")
     _need(weights, "weights", "float32")
+    dtype = _type_of(out, "out", "f32", "bf16")
     hopeless = bytearray(max(tokens, 1))
-    wide = _element(out) == "float32"
-    _kvcl.ep_renormalise(out, DTYPES["f32" if wide else "bf16"], tokens, hidden, ids, weights, top_k, lost,
+    _kvcl.ep_renormalise(out, DTYPES[dtype], tokens, hidden, ids, weights, top_k, lost,
                          memoryview(hopeless)[:tokens])
     return [token for token in range(tokens) if hopeless[token]]

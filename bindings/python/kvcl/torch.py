@@ -16,10 +16,11 @@ Collectives of tensors on a device begin after the current stream's work, and go
 all ranks give such tensors. wait() waits for the result, not for a stream. send and recv take tensors on the CPU.
 """
 
+import collections
 import datetime
 import queue
 import threading
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Deque, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -89,6 +90,8 @@ class Work(dist.Work):
         self._result = result
         self._after = list(after)
         self._keep = keep
+        device = next((tensor.device for tensor in result if tensor.device.type == "cuda"), None)
+        self._post_stream = None if device is None else torch.cuda.current_stream(device)
         self._lock = threading.Lock()
         self._over = False
         self._error: Optional[BaseException] = None
@@ -103,8 +106,7 @@ class Work(dist.Work):
                 for request in self._requests:
                     info = request.wait(seconds)
                     self._source = getattr(info, "source", self._source)
-                for step in self._after:
-                    step()
+                self._run_steps()
             except BaseException as error:
                 if any(not request.done() for request in self._requests):
                     raise  # a wait that ended early
@@ -112,6 +114,17 @@ class Work(dist.Work):
             self._over = True
             self._keep = None
             self._after = []
+
+    def _run_steps(self) -> None:
+        """On a device they follow the post on its stream, whichever thread runs them, and are waited for."""
+        if self._post_stream is None or not self._after:
+            for step in self._after:
+                step()
+            return
+        with torch.cuda.stream(self._post_stream):
+            for step in self._after:
+                step()
+        self._post_stream.synchronize()
 
     def then(self, steps: Sequence[Callable[[], Any]]) -> None:
         """Before anyone waits for it: steps that follow the others."""
@@ -175,7 +188,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._context = context  # the group that owns it closes it
         self._timeout = timeout
         self._futures: Optional[_Finisher] = None
-        self._spare: Optional[torch.Tensor] = None
+        self._spare: Deque[torch.Tensor] = collections.deque(maxlen=1)  # threads take and give without a lock
 
     # ---- what torch asks of a group ----
 
@@ -278,16 +291,21 @@ class ProcessGroup(dist.ProcessGroup):
                                             timeout=self._limit(opts), stream=_stream(tensor))
         return Work(self, [request], [output], after)
 
+    def _take_spare(self) -> Optional[torch.Tensor]:
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return None
+
     def _borrow(self, size: int, after: List[Callable[[], Any]]) -> torch.Tensor:
         """Bytes for a collective, given back at its end. The group keeps one such buffer: the pages of a new one of 64
         MiB cost more than the collective."""
-        kept, self._spare = self._spare, None
+        kept = self._take_spare()
         buffer = kept if kept is not None and kept.numel() >= size else torch.empty(size, dtype=torch.uint8)
 
         def give_back() -> None:
-            kept = self._spare
-            if kept is None or kept.numel() < buffer.numel():
-                self._spare = buffer
+            kept = self._take_spare()
+            self._spare.append(kept if kept is not None and kept.numel() > buffer.numel() else buffer)
 
         after.append(give_back)
         return buffer[:size]

@@ -110,7 +110,7 @@ def test_bad_arguments(ctx):
         experts.dispatch(x, ids + 2)
     with pytest.raises(TypeError, match="int64"):
         experts.dispatch(x, ids.astype(numpy.int32))
-    with pytest.raises(ValueError, match="bytes"):
+    with pytest.raises(TypeError, match="x: elements must be float32, not float64"):
         experts.dispatch(x.astype(numpy.float64), ids)
     with pytest.raises(ValueError, match="hidden is 2"):
         experts.dispatch(numpy.zeros((1, 3), numpy.float32), ids)
@@ -119,6 +119,8 @@ def test_bad_arguments(ctx):
     batch = experts.dispatch(x, ids)
     with pytest.raises(TypeError, match="float32"):
         experts.combine(numpy.zeros((1, 1)), x)
+    with pytest.raises(kvcl.InvalidParam):  # a combine is due: the step stays as it is
+        experts.dispatch(numpy.zeros((0, 2), numpy.float32), ids[:0])
     with pytest.raises((BufferError, ValueError)):
         readonly = x.copy()
         readonly.flags.writeable = False
@@ -134,6 +136,26 @@ def test_bad_arguments(ctx):
         ep.open(ctx.world, slots=2, max_tokens=2, top_k=2, hidden=2, dtype="float16")
     with pytest.raises(kvcl.InvalidParam, match="top_k is 65"):
         ep.open(ctx.world, slots=2, max_tokens=2, top_k=65, hidden=2)
+
+
+def test_only_its_own_type_is_taken(ctx):
+    ids, weights = numpy.zeros((1, 1), numpy.int64), numpy.ones((1, 1), numpy.float32)
+    half, bits = numpy.ones((1, 2), numpy.float16), numpy.full((1, 2), 0x3f80, numpy.uint16)  # 1.0
+    with ep.open(ctx.world, slots=1, max_tokens=1, top_k=1, hidden=2) as experts:
+        with pytest.raises(TypeError, match="x: elements must be bfloat16 .*, not float16"):
+            experts.dispatch(half, ids)
+        batch = experts.dispatch(bits, ids)
+        batch.y[0, 0, 0], batch.y[0, 0, 1] = batch.x[0, 0, 0], batch.x[0, 0, 1]
+        with pytest.raises(TypeError, match="out: .*, not float16"):
+            experts.combine(weights, numpy.empty_like(half))
+        with pytest.raises(TypeError, match="y: .*, not float16"):
+            experts.combine(weights, numpy.empty_like(bits), half)
+        out = numpy.empty((1, 2), numpy.int16)
+        lost = experts.combine(weights, out).lost
+        assert out.tolist() == bits.tolist()
+        assert ep.renormalise(out, ids, weights, lost) == []
+        with pytest.raises(TypeError, match="out: elements must be float32 or bfloat16 .*, not float16"):
+            ep.renormalise(half, ids, weights, lost)
 
 
 def test_restoring_over_ranks():

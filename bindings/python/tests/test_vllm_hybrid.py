@@ -2,7 +2,10 @@
 saved of each group, and that no block is given to others while it is saved.
 """
 
+import importlib.util
 import random
+import sys
+import types
 
 import kvcl
 import pytest
@@ -71,6 +74,22 @@ def test_a_block_that_leaves_its_window_is_waited_for_if_its_save_is_under_way()
     assert plan.step([("r", 160)], lambda r: table).preempted == []
     plan.finished("r")
     assert plan.step([], lambda r: table).preempted == []
+
+
+def test_only_a_group_of_sliding_windows_has_a_window(monkeypatch):
+    """Without vLLM's manager of several groups, layers with a window are of full attention, with a sliding_window."""
+    for name in ("torch", "vllm"):  # the function needs neither
+        if importlib.util.find_spec(name) is None:
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    from kvcl.vllm import _identity
+
+    def spec(kind, window):
+        return type(kind, (), {"sliding_window": window})()
+
+    assert _identity._window(spec("SlidingWindowSpec", 1024)) == 1024
+    assert _identity._window(spec("FullAttentionSpec", 1024)) == 0
+    assert _identity._window(spec("FullAttentionSpec", None)) == 0
+    assert _identity._window(type("MLAAttentionSpec", (), {})()) == 0
 
 
 class Pool:

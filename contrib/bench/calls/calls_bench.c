@@ -138,7 +138,8 @@ static void put_keys(const bench_t *b)
 int main(int argc, char **argv)
 {
     const kvcl_layout_t         layout  = KVCL_LAYOUT_BYTES(2 * BLOCKS, BLOCK);
-    const kvcl_store_params_t   memory  = {.size = sizeof(memory), .dram_bytes = 2 * KEYS * BLOCK, .block_bytes = BLOCK};
+    const kvcl_store_params_t   memory  = {.size = sizeof(memory), .dram_bytes = 2 * KEYS * BLOCK,
+                                           .block_bytes = BLOCK};
     const double                seconds = (argc > 1) ? atof(argv[1]) : 0.5;
     kvcl_context_h              ctx;
     static bench_t              b;

@@ -150,7 +150,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         return _fields.keys(self._base, names, range(self._engine.parts))
 
     def _watched(self, names: List[bytes]) -> List[bytes]:
-        """The keys by which blocks that were told are looked for: of the group with the smallest window, or none."""
+        """The keys by which blocks that were told are looked for: of a group with full attention, or else of the one
+        with the smallest window."""
         windows = self._engine.windows
         return self._keys([name_of(name, windows.index(min(windows))) for name in names] if windows else names)
 

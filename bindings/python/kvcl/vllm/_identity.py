@@ -62,6 +62,12 @@ def _unfit(config: Any, groups: Any) -> str:
     return ""
 
 
+def _window(spec: Any) -> int:
+    """Of a group of layers; 0: full attention. Without vLLM's manager of several groups a layer with a window has full
+    attention's blocks: its FullAttentionSpec says the window, and all of its blocks are kept."""
+    return int(spec.sliding_window) if type(spec).__name__ == "SlidingWindowSpec" else 0
+
+
 def engine(config: Any, kv_config: Any, options: Any, tp_rank: int) -> Engine:
     """Of vLLM's VllmConfig and KVCacheConfig."""
     model, cache, parallel = config.model_config, config.cache_config, config.parallel_config
@@ -95,7 +101,7 @@ def engine(config: Any, kv_config: Any, options: Any, tp_rank: int) -> Engine:
     }
     if not by_heads:
         fields["tensor-parallel size"] = tp
-    windows = tuple(int(getattr(group.kv_cache_spec, "sliding_window", None) or 0) for group in groups)
+    windows = tuple(_window(group.kv_cache_spec) for group in groups)
     if any(windows) or len(windows) > 1:
         fields["groups"] = [[window, len(group.layer_names)] for window, group in zip(windows, groups)]
     layers = max((list(group.layer_names) for group in groups), key=lambda names: len(names))
