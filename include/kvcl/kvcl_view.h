@@ -11,6 +11,10 @@
  *
  * Views are numbered from 1. A change needs a quorum of the members: a majority, or exactly half with the lowest rank,
  * or all that are left if the others are proven to have ended. Ranks are never renumbered.
+ *
+ * Slots. The world has a rank for each slot: KVCL_SLOTS (the same on all ranks, at least the size of the job, which is
+ * the default). Those beyond the job's size are nobody's. They are not active, and operations with them end at once
+ * with KVCL_ERR_RANK_FAILED; a collective over the world fails while it has such a rank.
  */
 #ifndef KVCL_VIEW_H
 #define KVCL_VIEW_H

@@ -15,16 +15,17 @@
 kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p)
 {
     kvcl_coll_room_t *room = kvcl_coll_room(comm->ctx);
-    kvcl_coll_comm_t *cc   = kvcl_map_get(&room->comms, comm->id);
+    const uint64_t   id    = kvcl_comm_coll_id(comm);
+    kvcl_coll_comm_t *cc   = kvcl_map_get(&room->comms, id);
 
     kvcl_assert_locked(comm->ctx);
     if (cc == NULL) {
         cc = calloc(1, sizeof(*cc));
-        if ((cc == NULL) || (kvcl_map_put(&room->comms, comm->id, cc) != KVCL_OK)) {
+        if ((cc == NULL) || (kvcl_map_put(&room->comms, id, cc) != KVCL_OK)) {
             free(cc);
             return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for collectives");
         }
-        cc->id   = comm->id;
+        cc->id   = id;
         cc->comm = comm;
         cc->rank = (uint32_t)comm->rank;
         cc->size = (uint32_t)comm->size;
@@ -36,13 +37,21 @@ kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p)
     return KVCL_OK;
 }
 
-void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
+static void free_comm(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
 {
     (void)kvcl_map_del(&kvcl_coll_room(ctx)->comms, cc->id);
     kvcl_coll_forget(ctx, NULL, cc->id);
     kvcl_plan_cache_fini(&cc->plans);
     kvcl_coll_stage_free(&cc->stage, cc->size);
     free(cc);
+}
+
+void kvcl_coll_comm_release(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
+{
+    kvcl_assert_locked(ctx);
+    if ((cc->comm == NULL) && (cc->running == 0) && (cc->posts == 0) && kvcl_list_is_empty(&cc->waiting)) {
+        free_comm(ctx, cc);
+    }
 }
 
 bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t *status_p)
@@ -85,7 +94,7 @@ static kvcl_status_t same_host(kvcl_comm_h comm, int rank, const kvcl_address_t 
     size_t         len;
 
     pthread_mutex_lock(&ctx->boot_lock);
-    status = kvcl_boot_get(ctx->boot, (comm->world != NULL) ? comm->world[rank] : rank, &blob, &len);
+    status = kvcl_rank_slot_address(ctx, (comm->world != NULL) ? comm->world[rank] : rank, &blob, &len);
     if (status == KVCL_OK) {
         status = kvcl_address_unpack(blob, len, &address);
     }

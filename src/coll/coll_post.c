@@ -32,11 +32,16 @@ static kvcl_status_t borrow_plan(kvcl_coll_call_t *call, kvcl_coll_comm_t **cc_p
                                     .reduction = call->reduction, .parts = call->parts};
     const kvcl_coll_alg_t *alg;
     kvcl_status_t         status;
-    bool                  tried;
+    bool                  tried = false;
 
     kvcl_lock(ctx);
     status = kvcl_coll_comm_get(call->comm, cc_p);
-    tried  = (status == KVCL_OK) && (*cc_p)->stage.tried;
+    if (status == KVCL_OK) {
+        tried = (*cc_p)->stage.tried;
+        ++(*cc_p)->posts;
+    } else {
+        *cc_p = NULL;
+    }
     kvcl_unlock(ctx);
     if ((status == KVCL_OK) && (shape.size > 1) &&
         ((call->cache != NULL) || (call->parts != NULL) || (call->len >= KVCL_COLL_STAGE_MIN))) {
@@ -58,11 +63,34 @@ static kvcl_status_t borrow_plan(kvcl_coll_call_t *call, kvcl_coll_comm_t **cc_p
     return status;
 }
 
+/* Lock held. */
+static void end_post(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
+{
+    kvcl_assert_locked(ctx);
+    --cc->posts;
+    kvcl_coll_comm_release(ctx, cc);
+}
+
+/* plan NULL: none was borrowed. */
 static void return_plan(kvcl_context_h ctx, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan)
 {
     kvcl_lock(ctx);
-    kvcl_plan_cache_put(&cc->plans, plan);
+    if (plan != NULL) {
+        kvcl_plan_cache_put(&cc->plans, plan);
+    }
+    end_post(ctx, cc);
     kvcl_unlock(ctx);
+}
+
+/* Lock held. A process has come into the communicator since the call began: other ranks know nothing of the number that
+ * the collective would get. */
+static kvcl_status_t check_epoch(const kvcl_coll_call_t *call, const kvcl_coll_comm_t *cc)
+{
+    kvcl_assert_locked(call->comm->ctx);
+    return (cc->id == kvcl_comm_coll_id(call->comm))
+               ? KVCL_OK
+               : kvcl_fail(KVCL_ERR_RANK_FAILED, "a rank has joined the communicator while a collective was posted: "
+                           "post it again");
 }
 
 /* Fill comm->peers[] for the plan's. */
@@ -249,31 +277,39 @@ static kvcl_status_t finish_empty(const kvcl_coll_call_t *call, kvcl_coll_comm_t
                                   kvcl_req_h *req_p)
 {
     kvcl_context_h ctx = call->comm->ctx;
+    kvcl_status_t  status;
 
     place_my_part(call, NULL);
     kvcl_lock(ctx);
-    cc->seqs = ++call->comm->coll_seq;
-    kvcl_coll_refuse(ctx, cc, cc->seqs - 1);
+    status = check_epoch(call, cc);
+    if (status == KVCL_OK) {
+        cc->seqs = ++call->comm->coll_seq;
+        kvcl_coll_refuse(ctx, cc, cc->seqs - 1);
+    }
     kvcl_plan_cache_put(&cc->plans, plan);
+    end_post(ctx, cc);
     kvcl_unlock(ctx);
-    return kvcl_req_instant(ctx, KVCL_OK, call->len, &call->params, req_p);
+    return (status == KVCL_OK) ? kvcl_req_instant(ctx, KVCL_OK, call->len, &call->params, req_p) : status;
 }
 
 static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
 {
-    kvcl_context_h ctx = call->comm->ctx;
-    kvcl_status_t  status;
-    uint32_t       i;
+    kvcl_context_h   ctx = call->comm->ctx;
+    kvcl_coll_comm_t *cc = op->cc;
+    kvcl_status_t    status;
+    uint32_t         i;
 
     kvcl_lock(ctx);
     for (i = 0; i < op->plan->plan.npeers; ++i) {
         op->peers[i].peer = call->comm->peers[op->peers[i].rank];
     }
-    status = kvcl_req_post(&op->req, ctx, &kvcl_coll_class, &call->params, req_p);
+    status = check_epoch(call, cc);
+    status = (status == KVCL_OK) ? kvcl_req_post(&op->req, ctx, &kvcl_coll_class, &call->params, req_p) : status;
     if (status == KVCL_OK) {
-        op->seq      = call->comm->coll_seq++;
-        op->cc->seqs = call->comm->coll_seq;
+        op->seq  = call->comm->coll_seq++;
+        cc->seqs = call->comm->coll_seq;
         kvcl_coll_launch(op); /* op may be freed now */
+        end_post(ctx, cc);
     }
     kvcl_unlock(ctx);
     return status;
@@ -283,7 +319,7 @@ kvcl_status_t kvcl_coll_post(kvcl_coll_call_t *call, kvcl_req_h *req_p)
 {
     kvcl_plan_entry_t *plan = NULL;
     kvcl_coll_op_t    *op   = NULL;
-    kvcl_coll_comm_t  *cc;
+    kvcl_coll_comm_t  *cc   = NULL;
     kvcl_status_t     status;
 
     if (call->sel != NULL) {
@@ -291,6 +327,9 @@ kvcl_status_t kvcl_coll_post(kvcl_coll_call_t *call, kvcl_req_h *req_p)
     }
     status = borrow_plan(call, &cc, &plan);
     if (status != KVCL_OK) {
+        if (cc != NULL) {
+            return_plan(call->comm->ctx, cc, plan);
+        }
         return status;
     }
     if (plan->plan.count == 0) {

@@ -96,16 +96,45 @@ static void room_peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 
 static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
 {
-    kvcl_coll_comm_t *cc = kvcl_map_get(&((kvcl_coll_room_t *)state)->comms, comm->id);
+    kvcl_coll_comm_t *cc = kvcl_map_get(&((kvcl_coll_room_t *)state)->comms, kvcl_comm_coll_id(comm));
 
     if (cc == NULL) {
         return;
     }
     cc->comm = NULL;
-    if ((cc->running == 0) && kvcl_list_is_empty(&cc->waiting)) {
-        kvcl_coll_comm_free(ctx, cc);
-    } else {
+    if ((cc->running != 0) || !kvcl_list_is_empty(&cc->waiting)) {
         kvcl_log_warn("a communicator is freed while %u of its collectives are in flight", cc->running);
+    }
+    kvcl_coll_comm_release(ctx, cc);
+}
+
+/* One whose communicator's collectives are numbered anew, with its plans and its stage, or NULL. */
+static kvcl_coll_comm_t *find_old(kvcl_coll_room_t *room)
+{
+    kvcl_coll_comm_t *cc;
+    uint64_t         key;
+    size_t           it;
+    void             *value;
+
+    kvcl_map_foreach(&room->comms, it, key, value) {
+        cc = value;
+        if ((cc->comm != NULL) && (cc->id != kvcl_comm_coll_id(cc->comm))) {
+            return cc;
+        }
+    }
+    return NULL;
+}
+
+static void room_view(kvcl_context_h ctx, void *state, const struct kvcl_view *view,
+                      const struct kvcl_rankset *joined)
+{
+    kvcl_coll_comm_t *old;
+
+    (void)view;
+    (void)joined;
+    while ((old = find_old(state)) != NULL) {
+        old->comm = NULL;
+        kvcl_coll_comm_release(ctx, old);
     }
 }
 
@@ -122,5 +151,6 @@ const kvcl_room_t kvcl_room_coll = {
     .poll        = room_poll,
     .peer_failed = room_peer_failed,
     .peer_reset  = room_peer_reset,
+    .view        = room_view,
     .comm_freed  = room_comm_freed,
 };

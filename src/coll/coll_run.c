@@ -192,9 +192,7 @@ static void begin_waiting(kvcl_context_h ctx, kvcl_coll_comm_t *cc)
         kvcl_coll_advance(op);
     }
     cc->beginning = false;
-    if ((cc->comm == NULL) && (cc->running == 0) && kvcl_list_is_empty(&cc->waiting)) {
-        kvcl_coll_comm_free(ctx, cc);
-    }
+    kvcl_coll_comm_release(ctx, cc);
 }
 
 void kvcl_coll_launch(kvcl_coll_op_t *op)

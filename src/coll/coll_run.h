@@ -33,7 +33,7 @@ enum {
 /* The state of a communicator, from its first collective on. */
 typedef struct kvcl_coll_comm {
     uint64_t          id;
-    kvcl_comm_h       comm;    /* NULL: freed */
+    kvcl_comm_h       comm;    /* NULL: freed, or its collectives are numbered anew (slots/rank_slots.h) */
     uint32_t          rank;
     uint32_t          size;
     int               path;    /* kvcl_coll_path_t of caches, -1: not known yet */
@@ -41,6 +41,7 @@ typedef struct kvcl_coll_comm {
     kvcl_coll_stage_t stage;
     kvcl_list_t       waiting; /* kvcl_coll_op_t, by seq */
     unsigned          running;
+    unsigned          posts;   /* calls that use it, and hold no lock meanwhile */
     bool              beginning;
     uint64_t          seqs;    /* collectives posted: coll_seq of the communicator */
     struct {
@@ -197,7 +198,8 @@ void kvcl_coll_forget(kvcl_context_h ctx, const kvcl_peer_t *peer, uint64_t comm
 kvcl_coll_op_t *kvcl_coll_running(kvcl_context_h ctx, uint64_t comm, uint64_t seq);
 /** Made if new. */
 kvcl_status_t kvcl_coll_comm_get(kvcl_comm_h comm, kvcl_coll_comm_t **cc_p) KVCL_MUST_CHECK;
-void kvcl_coll_comm_free(kvcl_context_h ctx, kvcl_coll_comm_t *cc);
+/** Frees it if its communicator is gone and nobody uses it. */
+void kvcl_coll_comm_release(kvcl_context_h ctx, kvcl_coll_comm_t *cc);
 /** Has this collective ended here? Then *status_p is the answer to an announcement in it. */
 bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t *status_p);
 void kvcl_coll_comm_failure(kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t status);

@@ -110,6 +110,9 @@ const kvcl_setting_t kvcl_config_table[] = {
         "with KVCL_VIEWS: time after which a rank that no quorum answers owns nothing; less than KVCL_DEAD"),
     ROW("KVCL_WARM", "60s", TIME, warm_ns, 1000000, INT64_MAX, NULL,
         "with KVCL_VIEWS: as KVCL_DEAD, for a rank that warms up (kvcl_phase)"),
+    ROW("KVCL_SLOTS", "0", INT, slots, 0, 1024, NULL,
+        "with KVCL_VIEWS: ranks of the world, of which those beyond the job's size are free for processes that join; "
+        "0: the job's size; the same on all ranks"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

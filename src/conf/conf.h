@@ -53,9 +53,10 @@ typedef struct kvcl_config {
     uint64_t dead_ns;
     uint64_t lease_ns;
     uint64_t warm_ns;
+    int64_t  slots;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 42 };
+enum { KVCL_CONFIG_ROWS = 43 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -94,7 +94,9 @@ static kvcl_status_t bad_address(kvcl_status_t status, int rank)
 
 kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
 {
-    kvcl_context_h ctx = comm->ctx;
+    kvcl_context_h ctx  = comm->ctx;
+    const int      slot = (comm->world != NULL) ? comm->world[rank] : rank;
+    kvcl_peer_t    *came;
     kvcl_status_t  status;
     const void     *blob;
     size_t         len;
@@ -107,17 +109,19 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d of the other side has disconnected", rank);
     }
     pthread_mutex_lock(&ctx->boot_lock);
-    status = kvcl_boot_get(ctx->boot, (comm->world != NULL) ? comm->world[rank] : rank, &blob, &len);
+    status = kvcl_rank_slot_address(ctx, slot, &blob, &len);
     if (status == KVCL_OK) {
         kvcl_lock(ctx);
-        status = kvcl_peer_by_address(ctx, blob, len, peer_p);
+        came   = ctx->slots.v[slot].peer;
+        status = (came != NULL) ? KVCL_OK : kvcl_peer_by_address(ctx, blob, len, peer_p);
+        *peer_p = (came != NULL) ? came : *peer_p;
         if (status == KVCL_OK) {
             comm->peers[rank] = *peer_p;
             remember(comm, rank, *peer_p);
         }
         kvcl_unlock(ctx);
         if ((status != KVCL_OK) && (status != KVCL_ERR_NO_MEMORY)) {
-            status = bad_address(status, (comm->world != NULL) ? comm->world[rank] : rank);
+            status = bad_address(status, slot);
         }
     }
     pthread_mutex_unlock(&ctx->boot_lock);
@@ -221,7 +225,7 @@ kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl
         comm->world[i] = (parent->world != NULL) ? parent->world[ranks[i]] : ranks[i];
     }
     kvcl_lock(parent->ctx);
-    comm->id = kvcl_comm_new_id(parent->ctx, id);
+    comm->id = kvcl_comm_new_id(parent->ctx, id ^ kvcl_rank_slots_epoch(parent->ctx, comm->world, n));
     kvcl_unlock(parent->ctx);
     *comm_p = comm;
     return KVCL_OK;

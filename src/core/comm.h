@@ -23,7 +23,8 @@ struct kvcl_comm {
     kvcl_peer_t      *_Atomic *peers; /* read without the lock */
     struct kvcl_comm *local;  /* inter: the local side */
     uint32_t         children; /* made from this one: part of their ids */
-    uint64_t         coll_seq; /* collectives posted; under the engine lock */
+    uint64_t         coll_seq; /* collectives posted in this epoch; under the engine lock */
+    uint64_t         epoch;    /* rank_slots.h: 0 until a process has come into it; under the engine lock */
 };
 
 /* This rank, as messages over the communicator name it. */
@@ -46,6 +47,12 @@ const char *kvcl_comm_peer_name(const kvcl_peer_t *peer, char *buf, size_t cap);
 /** The same of a peer whose message says that it is rank source of communicator id: that rank, where this context has
  * not needed the peer's rank and knows no other peer as that rank. */
 const char *kvcl_comm_source_name(const kvcl_peer_t *peer, uint64_t id, int source, char *buf, size_t cap);
+
+/** The communicator as messages of collectives name it. The engine lock guards it. */
+static inline uint64_t kvcl_comm_coll_id(const struct kvcl_comm *comm)
+{
+    return comm->id ^ comm->epoch;
+}
 
 /** Lock held: the id of the next communicator over a list of ranks whose hash is base. */
 uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base);

@@ -124,8 +124,9 @@ static kvcl_status_t open_all(kvcl_context_h ctx, const kvcl_init_params_t *para
 
     if (((status = kvcl_config_load(&ctx->config, params, ctx->sources)) != KVCL_OK) ||
         ((status = kvcl_xports_open(ctx)) != KVCL_OK) || ((status = open_boot(ctx, params)) != KVCL_OK) ||
-        ((status = make_address(ctx)) != KVCL_OK) || ((status = open_rooms(ctx)) != KVCL_OK) ||
-        ((status = kvcl_comm_make(ctx, 1, ctx->boot->rank, ctx->boot->size, &ctx->world)) != KVCL_OK) ||
+        ((status = kvcl_rank_slots_open(ctx)) != KVCL_OK) || ((status = make_address(ctx)) != KVCL_OK) ||
+        ((status = open_rooms(ctx)) != KVCL_OK) ||
+        ((status = kvcl_comm_make(ctx, 1, ctx->boot->rank, ctx->slots.n, &ctx->world)) != KVCL_OK) ||
         ((status = kvcl_boot_exchange(ctx->boot, ctx->address, ctx->address_len)) != KVCL_OK) ||
         ((status = kvcl_xports_secure(ctx)) != KVCL_OK)) {
         return status;
@@ -232,6 +233,7 @@ static void close_all(kvcl_context_h ctx)
     }
     kvcl_peers_fini(ctx);
     kvcl_map_fini(&ctx->comm_ids);
+    kvcl_rank_slots_close(ctx);
     kvcl_boot_close(ctx->boot);
     kvcl_engine_fini(ctx);
     kvcl_config_free(&ctx->config);
@@ -334,26 +336,4 @@ kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, si
 size_t kvcl_context_frame(kvcl_context_h ctx, const kvcl_peer_t *peer)
 {
     return (ctx->config.frame != 0) ? ctx->config.frame : peer->ep->frame_bytes;
-}
-
-kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats)
-{
-    kvcl_status_t        status = kvcl_struct_out_check(stats, KVCL_UP_TO(kvcl_context_stats_t, ops),
-                                                        "kvcl_context_stats_t", "kvcl_context_stats");
-    kvcl_context_stats_t now;
-
-    if (status == KVCL_OK) {
-        status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_context_stats");
-    }
-    if (status != KVCL_OK) {
-        return status;
-    }
-    kvcl_lock(ctx);
-    now = ctx->stats;
-    kvcl_unlock(ctx);
-    now.ops       += atomic_load_explicit(&ctx->instant_ops, memory_order_relaxed);
-    now.bytes_in  += atomic_load_explicit(&ctx->bytes_in, memory_order_relaxed);
-    now.bytes_out += atomic_load_explicit(&ctx->bytes_out, memory_order_relaxed);
-    kvcl_struct_out(stats, &now, sizeof(now));
-    return KVCL_OK;
 }

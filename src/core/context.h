@@ -11,6 +11,7 @@
 #include "conf/conf.h"
 #include "core/engine.h"
 #include "core/peer.h"
+#include "slots/rank_slots.h"
 #include "wire/address.h"
 #include "topo/net_parse.h"
 #include "wire/wire.h"
@@ -48,6 +49,9 @@ typedef struct kvcl_msg_handler {
     kvcl_msg_fn_t fn;
 } kvcl_msg_handler_t;
 
+struct kvcl_view;    /* view/view.h */
+struct kvcl_rankset; /* view/rankset.h */
+
 typedef struct kvcl_room {
     const char               *name;
     const kvcl_msg_handler_t *handlers; /* ends with type 0; NULL: none */
@@ -68,6 +72,10 @@ typedef struct kvcl_room {
     void          (*peer_reset)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
     /* Optional. Lock held. The endpoint is about to be closed: release everything opened on it. */
     void          (*peer_closing)(struct kvcl_context *ctx, void *state, kvcl_peer_t *peer);
+    /* Optional. Lock held. This rank has a new view, and its communicators have the peers of those who have joined by
+     * it, which are in joined. The peers of those who have failed have failed. */
+    void          (*view)(struct kvcl_context *ctx, void *state, const struct kvcl_view *view,
+                          const struct kvcl_rankset *joined);
     /* Optional. Lock held. The communicator is being freed: release its state. */
     void          (*comm_freed)(struct kvcl_context *ctx, void *state, struct kvcl_comm *comm);
 } kvcl_room_t;
@@ -100,6 +108,7 @@ struct kvcl_context {
     kvcl_msg_handler_t    handlers[KVCL_MSG_LAST + 1];
     void                  *rooms[KVCL_ROOMS];
     unsigned              n_rooms;    /* initialized */
+    kvcl_rank_slots_t     slots;      /* the ranks of the world */
     kvcl_comm_h           world;
     kvcl_list_t           comms;      /* all of them, the world too */
     _Atomic bool          warned_served; /* logged: memory that cannot be registered is served */

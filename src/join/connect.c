@@ -59,7 +59,7 @@ static kvcl_status_t list_members(kvcl_comm_h comm, kvcl_members_t *members)
     members->n = (uint32_t)comm->size;
     pthread_mutex_lock(&ctx->boot_lock);
     for (i = 0; (status == KVCL_OK) && (i < comm->size); ++i) {
-        status = kvcl_boot_get(ctx->boot, (comm->world != NULL) ? comm->world[i] : i, &blob, &len);
+        status = kvcl_rank_slot_address(ctx, (comm->world != NULL) ? comm->world[i] : i, &blob, &len);
         if (status != KVCL_OK) {
             break;
         }

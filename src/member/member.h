@@ -45,7 +45,8 @@ typedef struct kvcl_member_room {
     bool               has_thread;
     _Atomic bool       stop;
     int                wake_fd;
-    uint32_t           me, n;
+    uint32_t           me, n;  /* n: slots */
+    uint32_t           n_first; /* ranks of the first view */
     kvcl_member_rank_t *ranks;
     uint64_t           since_ns; /* when the ranks began to meet */
     uint64_t           beat_ns;  /* the last beat before the machine started */
@@ -58,6 +59,7 @@ typedef struct kvcl_member_room {
     kvcl_views_t       views;
     kvcl_rankset_t     gone;     /* have ended; the machine does not know yet */
     kvcl_rankset_t     failed;   /* the machine says so; their peers have not failed yet */
+    kvcl_rankset_t     joined;   /* by a view of which the communicators do not know yet */
     kvcl_view_t        heard_view; /* of the message that is read */
     uint8_t            bytes[KVCL_VIEW_MSG_MAX]; /* of the message that is sent */
     uint64_t           told_view;  /* the last view that recover.c was told of */

@@ -55,7 +55,8 @@ kvcl_status_t kvcl_comm_active(kvcl_comm_h comm, unsigned char *active, int n, u
     room = begun(comm);
     for (i = 0; i < n; ++i) {
         slot      = (comm->world != NULL) ? comm->world[i] : i;
-        active[i] = ((room == NULL) || kvcl_rankset_has(&room->views.view.members, (uint32_t)slot)) ? 1 : 0;
+        active[i] = ((room != NULL) ? kvcl_rankset_has(&room->views.view.members, (uint32_t)slot)
+                                    : (slot < comm->ctx->boot->size)) ? 1 : 0;
     }
     if (view_p != NULL) {
         *view_p = (room != NULL) ? room->views.view.number : 1;

@@ -176,6 +176,29 @@ static void fence(kvcl_member_room_t *room)
     }
 }
 
+/* The communicators and the other rooms learn of the view. */
+static void take_view(kvcl_member_room_t *room)
+{
+    bool           renewed[KVCL_SLOTS_MAX] = {false};
+    kvcl_rankset_t joined = room->joined;
+    kvcl_context_h ctx    = room->ctx;
+    uint32_t       slot;
+    unsigned       i;
+
+    memset(&room->joined, 0, sizeof(room->joined));
+    room->told_view = room->views.view.number;
+    KVCL_RANKSET_EACH(&joined, slot) {
+        renewed[slot] = true;
+        kvcl_rank_slot_come(ctx, (int)slot, room->ranks[slot].peer);
+    }
+    kvcl_rank_slots_view(ctx, room->views.view.incarnation, renewed);
+    for (i = 0; i < ctx->n_rooms; ++i) {
+        if (kvcl_rooms[i]->view != NULL) {
+            kvcl_rooms[i]->view(ctx, ctx->rooms[i], &room->views.view, &joined);
+        }
+    }
+}
+
 void kvcl_member_settle(kvcl_member_room_t *room)
 {
     uint64_t now_ns;
@@ -194,7 +217,7 @@ void kvcl_member_settle(kvcl_member_room_t *room)
         fence(room);
     }
     if (room->told_view != room->views.view.number) {
-        room->told_view = room->views.view.number;
+        take_view(room);
         kvcl_member_recover_views(room);
     }
     room->busy = false;
@@ -207,10 +230,10 @@ void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns)
     uint32_t slot;
 
     kvcl_assert_locked(room->ctx);
-    for (slot = 0; slot < room->n; ++slot) {
+    for (slot = 0; slot < room->n_first; ++slot) {
         incarnations[slot] = room->ranks[slot].incarnation;
     }
-    kvcl_view_first(&room->heard_view, incarnations, room->n);
+    kvcl_view_first(&room->heard_view, incarnations, room->n_first);
     kvcl_views_init(&room->views, room->me, room->ranks[room->me].incarnation, &room->heard_view, &room->times,
                     &views_ops, room, now_ns);
     room->started = true;
@@ -255,7 +278,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
 
 static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 {
-    const uint32_t     n = (uint32_t)ctx->boot->size;
+    const uint32_t     n = (uint32_t)ctx->slots.n;
     kvcl_member_room_t *room;
     kvcl_status_t      status;
 
@@ -274,6 +297,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&room->recovers);
     room->ctx     = ctx;
     room->n       = n;
+    room->n_first = (uint32_t)ctx->boot->size;
     room->me      = (uint32_t)ctx->boot->rank;
     room->wake_fd = room->event_fd = -1;
     status        = take_times(room, &ctx->config);

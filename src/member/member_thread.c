@@ -87,7 +87,7 @@ static bool find_all(kvcl_member_room_t *room)
 
     kvcl_host_id(host);
     room->ranks[room->me].incarnation = incarnation_of(room->ctx->uuid);
-    for (slot = 0; (slot < room->n) && !atomic_load(&room->stop); ++slot) {
+    for (slot = 0; (slot < room->n_first) && !atomic_load(&room->stop); ++slot) {
         if ((slot != room->me) && !find(room, slot, host)) {
             kvcl_log_warn("rank %u is not found: this rank has no views: %s", (unsigned)slot, kvcl_last_error());
             return false;
@@ -103,7 +103,7 @@ static bool have_met(kvcl_member_room_t *room, uint64_t now_ns)
     uint32_t   slot;
 
     kvcl_assert_locked(room->ctx);
-    for (slot = 0; slot < room->n; ++slot) {
+    for (slot = 0; slot < room->n_first; ++slot) {
         kvcl_member_rank_t *rank = &room->ranks[slot];
 
         if ((slot == room->me) || rank->met || rank->ended || (rank->peer->state == KVCL_PEER_FAILED)) {

@@ -34,5 +34,6 @@ for case in $cases; do
   check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/views" "${case#*/}"
   check "recovery of ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/recover" "${case#*/}"
 done
+check "slots of nobody" "$tests/slots" 3
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

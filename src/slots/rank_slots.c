@@ -1,0 +1,147 @@
+/*
+ * The slots of a job (rank_slots.h).
+ *
+ * Owns: ctx->slots, and the peers of communicators where a process has come. Locks: see slots.h.
+ */
+#include "config.h"
+#include "slots/rank_slots.h"
+#include "base/error.h"
+#include "base/rand.h"
+#include "core/comm.h"
+#include <kvcl/kvcl_view.h>
+
+#include <stdlib.h>
+
+kvcl_status_t kvcl_rank_slots_open(kvcl_context_h ctx)
+{
+    const int size = ctx->boot->size, n = (ctx->config.slots != 0) ? (int)ctx->config.slots : size;
+
+    if (n < size) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_SLOTS=%d: the job has %d ranks, and each needs a slot", n, size);
+    }
+    if ((n > size) && !ctx->config.views) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_SLOTS=%d is more than the job's %d ranks, but nobody can join "
+                         "it: set KVCL_VIEWS=yes as well, on all ranks", n, size);
+    }
+    if ((n > size) && (n > KVCL_EVENT_RANKS)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_SLOTS=%d: a job with views has at most %d slots", n,
+                         KVCL_EVENT_RANKS);
+    }
+    ctx->slots.v = calloc((size_t)n, sizeof(*ctx->slots.v));
+    if (ctx->slots.v == NULL) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %d ranks", n);
+    }
+    ctx->slots.n = n;
+    return KVCL_OK;
+}
+
+void kvcl_rank_slots_close(kvcl_context_h ctx)
+{
+    free(ctx->slots.v);
+    ctx->slots.v = NULL;
+}
+
+kvcl_status_t kvcl_rank_slot_address(kvcl_context_h ctx, int slot, const void **address_p, size_t *len_p)
+{
+    kvcl_status_t status = KVCL_ERR_NOT_FOUND;
+    kvcl_peer_t   *peer;
+
+    kvcl_lock(ctx);
+    peer = ctx->slots.v[slot].peer;
+    kvcl_unlock(ctx);
+    if (peer != NULL) {
+        *address_p = peer->address;
+        *len_p     = peer->address_len;
+        return KVCL_OK;
+    }
+    if (slot < ctx->boot->size) {
+        status = kvcl_boot_get(ctx->boot, slot, address_p, len_p);
+    }
+    return (status != KVCL_ERR_NOT_FOUND)
+               ? status
+               : kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d is a slot that no process has: one may join in it", slot);
+}
+
+static int slot_of(const struct kvcl_comm *comm, int rank)
+{
+    return (comm->world != NULL) ? comm->world[rank] : rank;
+}
+
+static bool is_of_job(const struct kvcl_comm *comm)
+{
+    return !comm->inter && ((comm->world != NULL) || (comm == comm->ctx->world));
+}
+
+void kvcl_rank_slot_come(kvcl_context_h ctx, int slot, kvcl_peer_t *peer)
+{
+    kvcl_comm_h comm;
+    int         rank;
+
+    kvcl_assert_locked(ctx);
+    ctx->slots.v[slot].come = true;
+    if (peer == NULL) {
+        return;
+    }
+    ctx->slots.v[slot].peer = peer;
+    kvcl_list_foreach (comm, &ctx->comms, struct kvcl_comm, link) {
+        for (rank = 0; is_of_job(comm) && (rank < comm->size); ++rank) {
+            if (slot_of(comm, rank) == slot) {
+                atomic_store_explicit(&comm->peers[rank], peer, memory_order_release);
+            }
+        }
+    }
+}
+
+static uint64_t mix(uint64_t hash, int slot, uint64_t incarnation)
+{
+    hash ^= (uint64_t)slot;
+    hash  = kvcl_splitmix64(&hash) ^ incarnation;
+    return kvcl_splitmix64(&hash);
+}
+
+uint64_t kvcl_rank_slots_epoch(kvcl_context_h ctx, const int *slots, int n)
+{
+    uint64_t hash = 0;
+    bool     come = false;
+    int      i;
+
+    kvcl_assert_locked(ctx);
+    for (i = 0; i < n; ++i) {
+        come = come || ctx->slots.v[slots[i]].come;
+        hash = mix(hash, slots[i], ctx->slots.v[slots[i]].incarnation);
+    }
+    return come ? hash : 0;
+}
+
+static void renew(kvcl_comm_h comm)
+{
+    uint64_t hash = 0;
+    int      rank;
+
+    for (rank = 0; rank < comm->size; ++rank) {
+        hash = mix(hash, slot_of(comm, rank), comm->ctx->slots.v[slot_of(comm, rank)].incarnation);
+    }
+    comm->epoch    = hash;
+    comm->coll_seq = 0;
+}
+
+void kvcl_rank_slots_view(kvcl_context_h ctx, const uint64_t *incarnations, const bool *renewed)
+{
+    kvcl_comm_h comm;
+    bool        has;
+    int         i;
+
+    kvcl_assert_locked(ctx);
+    for (i = 0; i < ctx->slots.n; ++i) {
+        ctx->slots.v[i].incarnation = incarnations[i];
+    }
+    kvcl_list_foreach (comm, &ctx->comms, struct kvcl_comm, link) {
+        has = false;
+        for (i = 0; is_of_job(comm) && (i < comm->size); ++i) {
+            has = has || renewed[slot_of(comm, i)];
+        }
+        if (has) {
+            renew(comm);
+        }
+    }
+}
