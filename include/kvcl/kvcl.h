@@ -25,7 +25,7 @@
  *     that a call fills start with their size too, which the caller sets (the _INIT macros do); arrays of such structs
  *     have a stride, sizeof of an element. So programs and libraries of different versions work together: each side
  *     reads and writes the fields that both have. The few structs without a size are marked as fixed for ever.
- *   - Time is in nanoseconds. kvcl_context.h defines timeouts; no call waits for ever.
+ *   - Time is in nanoseconds, in kvcl_sched.h in seconds. kvcl_context.h defines timeouts; no call waits for ever.
  *   - Settings are environment variables KVCL_*. kvcl_info(1), SETTINGS, explains those of networks, wires and the
  *     job's secret; kvcl_context.h states what a process that has the secret can do; kvcl_info --settings lists all.
  *   - Keep the buffers and caches of an operation alive and untouched until its request completes; block id arrays, key
@@ -56,5 +56,7 @@
 #include <kvcl/kvcl_store_admin.h>
 #include <kvcl/kvcl_store_events.h>
 #include <kvcl/kvcl_query.h>
+#include <kvcl/kvcl_sched_model.h>
+#include <kvcl/kvcl_sched.h>
 
 #endif

@@ -42,7 +42,7 @@ enum {
 
 static const char *const kinds[] = {"handle", "context", "communicator", "cache", "memory", "imported memory", "store",
                                     "prepared transfer", "tenant's handle of a store", "completion queue",
-                                    "handle of kvcl_ep_open"};
+                                    "handle of kvcl_ep_open", "scheduler", "model of a scheduler"};
 
 kvcl_objects_t kvcl_objects;
 

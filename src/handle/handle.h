@@ -32,7 +32,9 @@ typedef enum kvcl_kind {
     KVCL_KIND_TENANT,
     KVCL_KIND_QUEUE,
     KVCL_KIND_EP,
-    KVCL_KIND_LAST = KVCL_KIND_EP
+    KVCL_KIND_SCHED,
+    KVCL_KIND_SCHED_MODEL,
+    KVCL_KIND_LAST = KVCL_KIND_SCHED_MODEL
 } kvcl_kind_t;
 
 /* ---- objects ---- */

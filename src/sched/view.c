@@ -1,0 +1,148 @@
+/*
+ * The view of one decision: which reports are sound, who may prefill or decode, and the leading blocks that each one
+ * holds. The arrays are the scheduler's, made once; an entry by id is of this decision if its stamp is.
+ */
+#include "config.h"
+#include "sched/sched.h"
+#include "base/error.h"
+#include "base/structs.h"
+
+enum { PASSES = 8 };
+
+static const double TIME_MAX = 1e9;
+
+static bool time_ok(double x)
+{
+    return (x >= 0) && (x <= TIME_MAX);
+}
+
+static bool bytes_ok(double x)
+{
+    return (x >= 0) && (x <= 1e18);
+}
+
+static bool sound(const kvcl_sched_t *s, const kvcl_sched_inst_t *inst)
+{
+    return (inst->id < s->params.max_insts) && (s->stamp[inst->id] != s->call) && (inst->model < s->n_models) &&
+           (inst->role <= KVCL_SCHED_BOTH) && time_ok(inst->age_s) && time_ok(inst->queue_s) && time_ok(inst->past_s) &&
+           bytes_ok(inst->nic_bytes_s) && bytes_ok(inst->send_bytes) && bytes_ok(inst->recv_bytes) &&
+           ((inst->kv_total == 0) || (inst->kv_free <= inst->kv_total));
+}
+
+static void add_candidate(kvcl_job_t *job, const kvcl_sched_inst_t *inst, uint32_t i)
+{
+    kvcl_cand_t *cand;
+
+    if ((inst->flags & KVCL_SCHED_DRAINING) != 0) {
+        return;
+    }
+    if ((inst->role & KVCL_SCHED_PREFILL) != 0) {
+        cand            = &job->cand[job->n_cand++];
+        cand->inst      = i;
+        cand->queue_s   = inst->queue_s * kvcl_factor_mean(&job->s->learn.inst[inst->id].prefill);
+        cand->fetch_s   = 0;
+        cand->prefill_s = -1;
+        cand->score     = 0;
+    }
+    if ((inst->role & KVCL_SCHED_DECODE) != 0) {
+        job->dec[job->n_dec++] = i;
+    }
+}
+
+/* Extend the leading blocks by id. Runs may come in any order, so those that do not fit yet are tried again. */
+static void extend(kvcl_job_t *job, uint32_t *lead, bool pending)
+{
+    const kvcl_sched_hold_t *hold;
+    const kvcl_sched_t      *s = job->s;
+    bool                    again = true;
+    size_t                  i;
+    uint64_t                end;
+    unsigned                pass;
+
+    for (pass = 0; again && (pass < PASSES); ++pass) {
+        again = false;
+        for (i = 0; i < job->n_holds; ++i) {
+            hold = &job->holds[i];
+            if ((hold->inst >= s->params.max_insts) || (s->stamp[hold->inst] != s->call) ||
+                (((hold->flags & KVCL_SCHED_PENDING) != 0) && !pending)) {
+                continue;
+            }
+            end = (uint64_t)hold->first + hold->blocks;
+            end = (end < job->blocks) ? end : job->blocks;
+            if ((hold->first <= lead[hold->inst]) && (end > lead[hold->inst])) {
+                lead[hold->inst] = (uint32_t)end;
+                again            = (pass > 0) || again;
+            } else if (hold->first > lead[hold->inst]) {
+                again = (pass == 0) || again;
+            }
+        }
+    }
+}
+
+/* held: what can be fetched from an instance; own: also what it will have when it prefills. */
+static void leading_runs(kvcl_job_t *job)
+{
+    kvcl_sched_t *s       = job->s;
+    bool         pending = false;
+    uint32_t     i;
+    size_t       k;
+
+    for (i = 0; i < job->n_inst; ++i) {
+        s->held[job->inst[i]->id] = 0;
+    }
+    extend(job, s->held, false);
+    for (k = 0; k < job->n_holds; ++k) {
+        pending = pending || ((job->holds[k].flags & KVCL_SCHED_PENDING) != 0);
+    }
+    for (i = 0; i < job->n_inst; ++i) {
+        s->own[job->inst[i]->id] = s->held[job->inst[i]->id];
+    }
+    if (pending) {
+        extend(job, s->own, true);
+    }
+}
+
+kvcl_status_t kvcl_view_make(kvcl_job_t *job, const kvcl_sched_inst_t *insts, size_t stride, size_t n_insts)
+{
+    kvcl_sched_t            *s = job->s;
+    const kvcl_sched_inst_t *inst;
+    kvcl_status_t           status;
+    uint32_t                i;
+    size_t                  k;
+
+    ++s->call;
+    for (k = 0; k < n_insts; ++k) {
+        inst = (const kvcl_sched_inst_t *)(const void *)((const char *)insts + (k * stride));
+        if (inst->size != sizeof(*inst)) {
+            s->copy[k] = (kvcl_sched_inst_t)KVCL_SCHED_INST_INIT;
+            status     = kvcl_struct_in(&s->copy[k], inst, KVCL_UP_TO(kvcl_sched_inst_t, past_s), sizeof(*inst),
+                                        "kvcl_sched_inst_t");
+            if (status != KVCL_OK) {
+                return status;
+            }
+            inst = &s->copy[k];
+        }
+        if (!sound(s, inst)) {
+            ++job->left_out;
+            continue;
+        }
+        i                   = job->n_inst++;
+        job->inst[i]        = inst;
+        s->stamp[inst->id]  = s->call;
+        s->index[inst->id]  = i;
+        add_candidate(job, inst, i);
+    }
+    leading_runs(job);
+    for (i = 0; i < job->n_cand; ++i) {
+        job->cand[i].own  = s->own[kvcl_job_inst(job, &job->cand[i])->id];
+        job->cand[i].upto = job->cand[i].own;
+    }
+    return KVCL_OK;
+}
+
+uint32_t kvcl_view_find(const kvcl_job_t *job, uint32_t id)
+{
+    const kvcl_sched_t *s = job->s;
+
+    return ((id < s->params.max_insts) && (s->stamp[id] == s->call)) ? s->index[id] : KVCL_SCHED_NONE;
+}
