@@ -39,6 +39,7 @@ static void free_parts(kvcl_sched_t *s)
     free(s->own);
     free(s->stamp);
     free(s->index);
+    free(s->scratch);
     free(s->copy);
     free(s->job.inst);
     free(s->job.cand);
@@ -57,13 +58,14 @@ static kvcl_status_t make_parts(kvcl_sched_t *s, const kvcl_sched_model_h *model
     s->own      = calloc(n, sizeof(*s->own));
     s->stamp    = calloc(n, sizeof(*s->stamp));
     s->index    = calloc(n, sizeof(*s->index));
+    s->scratch  = calloc(n, sizeof(*s->scratch));
     s->copy     = calloc(n, sizeof(*s->copy));
     s->job.inst = calloc(n, sizeof(*s->job.inst));
     s->job.cand = calloc(n, sizeof(*s->job.cand));
     s->job.dec  = calloc(n, sizeof(*s->job.dec));
     if ((status != KVCL_OK) || (s->models == NULL) || (s->held == NULL) || (s->own == NULL) || (s->stamp == NULL) ||
-        (s->index == NULL) || (s->copy == NULL) || (s->job.inst == NULL) ||
-        (s->job.cand == NULL) || (s->job.dec == NULL)) {
+        (s->index == NULL) || (s->scratch == NULL) || (s->copy == NULL) ||
+        (s->job.inst == NULL) || (s->job.cand == NULL) || (s->job.dec == NULL)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a scheduler of %zu instances", n);
     }
     for (i = 0; i < s->n_models; ++i) {

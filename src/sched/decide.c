@@ -32,7 +32,8 @@ static kvcl_status_t read_req(kvcl_job_t *job, const kvcl_sched_req_t *req, doub
         (to->klass >= KVCL_SCHED_CLASSES) || ((to->flags & ~(uint32_t)KVCL_SCHED_DRY) != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: the request has %llu tokens (1 to 2^40 are possible), blocks of "
                          "%u tokens (not 0), class %u (0 to 31), flags %u (0 or 1)", call,
-                         (unsigned long long)to->tokens, (unsigned)to->block_tokens, (unsigned)to->klass, (unsigned)to->flags);
+                         (unsigned long long)to->tokens, (unsigned)to->block_tokens, (unsigned)to->klass,
+                         (unsigned)to->flags);
     }
     if (!number_ok(to->weight) || !number_ok(to->ttft_s) || !number_ok(to->tbt_s) || !number_ok(to->kv_bytes) ||
         !((to->arrival_s >= -1e18) && (to->arrival_s <= 1e18)) || !((now_s >= -1e18) && (now_s <= 1e18))) {

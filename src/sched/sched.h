@@ -53,6 +53,12 @@ static inline const kvcl_sched_waiting_t *kvcl_queue_at(const kvcl_policy_queue_
     return (const kvcl_sched_waiting_t *)(const void *)((const char *)queue->w + (i * queue->stride));
 }
 
+/* Are its fetches done? */
+static inline bool kvcl_queue_ready(const kvcl_policy_queue_t *queue, size_t i)
+{
+    return kvcl_queue_at(queue, i)->ready_s <= queue->now_s;
+}
+
 typedef struct kvcl_policy {
     const char         *name;
     kvcl_policy_kind_t kind;
@@ -144,6 +150,7 @@ struct kvcl_sched {
     uint32_t                         *own;      /* [max_insts] the same, and those that are pending */
     uint64_t                         *stamp;    /* [max_insts] of the decision that saw this id */
     uint32_t                         *index;    /* [max_insts] id -> job.inst */
+    double                           *scratch;  /* [max_insts] a policy's, within one decision */
     kvcl_sched_inst_t                *copy;     /* [max_insts] of reports of another size */
 };
 
