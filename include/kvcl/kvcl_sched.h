@@ -221,7 +221,7 @@ typedef struct kvcl_sched_params {
 
 /**
  * Make a scheduler. policy: "prefill=NAME[:key=value...],decode=NAME,admit=NAME,queue=NAME" in any order; what is left
- * out is "prefill=load,decode=load,admit=all,queue=fcfs". kvcl_sched_policies lists the names and their keys. models:
+ * out is "prefill=kvcl,decode=load,admit=all,queue=fcfs". kvcl_sched_policies lists the names and their keys. models:
  * n_models of them, at least one; they must outlive the scheduler. The caller destroys *sched_p.
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM (of a policy with the column and the nearest known name); KVCL_ERR_NO_MEMORY.
  */

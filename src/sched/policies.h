@@ -18,6 +18,7 @@
     X(place_preble)        \
     X(place_local)         \
     X(place_global)        \
+    X(place_kvcl)          \
     X(decode_load)         \
     X(decode_random)       \
     X(decode_rr)           \

@@ -16,7 +16,7 @@ typedef struct cursor {
     const char *at;
 } cursor_t;
 
-static const char *const defaults[KVCL_POLICY_KINDS] = {"load", "load", "all", "fcfs"};
+static const char *const defaults[KVCL_POLICY_KINDS] = {"kvcl", "load", "all", "fcfs"};
 
 static kvcl_status_t wrong(const cursor_t *cursor, const char *at, const char *what, const char *hint)
 {

@@ -1,7 +1,7 @@
 /*
  * Earliest deadline first, among those that can still make it. A request that cannot gets age times its allowance,
- * again and again until it can make that, and is ordered by this later deadline: it is not served before those in time, and
- * comes to its turn all the same. age=0: such requests come last, by arrival. refuse=1: they are refused instead, once
+ * again and again until it can make that, and is ordered by this later deadline: it does not come before those in time,
+ * and has its turn all the same. age=0: such requests come last, by arrival. refuse=1: they are refused instead, once
  * even the optimistic end of the prediction is too late. Pure.
  */
 #include "config.h"

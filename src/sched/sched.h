@@ -99,6 +99,7 @@ typedef struct kvcl_cand {
     uint32_t inst;       /* index into job->inst */
     uint32_t own;        /* leading blocks that it holds */
     uint32_t upto;       /* leading blocks that it will have: own, and those fetched */
+    double   factor;     /* learnt of its prefills */
     double   queue_s;    /* corrected; what is in front of the request */
     double   fetch_s;    /* of the fetches, from now on */
     double   prefill_s;  /* corrected; negative: not known */
@@ -182,6 +183,8 @@ double kvcl_job_prefill(const kvcl_job_t *job, const kvcl_cand_t *cand, uint32_t
 bool   kvcl_times_own(kvcl_job_t *job, kvcl_cand_t *cand);
 /** Predicted TBT at instance i with this request added. Negative: not known. */
 double kvcl_times_tbt(const kvcl_job_t *job, uint32_t i);
+/** Bytes a second of an instance, each way; 0: not known. */
+double kvcl_times_bandwidth(const kvcl_job_t *job, const kvcl_sched_inst_t *inst);
 /** Bytes a second of one more transfer; 0: not known. */
 double kvcl_times_rate(const kvcl_job_t *job, const kvcl_sched_inst_t *from, const kvcl_sched_inst_t *to);
 /** The parts of the TTFT at a candidate, with the decode instance that was picked. */

@@ -33,7 +33,7 @@ double kvcl_job_prefill(const kvcl_job_t *job, const kvcl_cand_t *cand, uint32_t
     const double            seconds = kvcl_model_prefill(kvcl_job_model(job, inst), (double)job->req.tokens,
                                                          prefix_of(job, blocks));
 
-    return (seconds < 0) ? -1 : seconds * kvcl_factor_mean(&job->s->learn.inst[inst->id].prefill);
+    return (seconds < 0) ? -1 : seconds * cand->factor;
 }
 
 bool kvcl_times_own(kvcl_job_t *job, kvcl_cand_t *cand)
@@ -55,15 +55,15 @@ double kvcl_times_tbt(const kvcl_job_t *job, uint32_t i)
     return (seconds < 0) ? -1 : seconds * kvcl_factor_mean(&job->s->learn.inst[inst->id].decode);
 }
 
-static double bandwidth(const kvcl_job_t *job, const kvcl_sched_inst_t *inst)
+double kvcl_times_bandwidth(const kvcl_job_t *job, const kvcl_sched_inst_t *inst)
 {
     return (inst->nic_bytes_s > 0) ? inst->nic_bytes_s : kvcl_job_model(job, inst)->info.nic_bytes_s;
 }
 
 double kvcl_times_rate(const kvcl_job_t *job, const kvcl_sched_inst_t *from, const kvcl_sched_inst_t *to)
 {
-    const double out = bandwidth(job, from) / ((double)from->sends + 1);
-    const double in  = bandwidth(job, to) / ((double)to->recvs + 1);
+    const double out = kvcl_times_bandwidth(job, from) / ((double)from->sends + 1);
+    const double in  = kvcl_times_bandwidth(job, to) / ((double)to->recvs + 1);
 
     return ((out < in) ? out : in) / kvcl_factor_mean(&job->s->learn.inst[to->id].fetch);
 }

@@ -39,7 +39,8 @@ static void add_candidate(kvcl_job_t *job, const kvcl_sched_inst_t *inst, uint32
     if ((inst->role & KVCL_SCHED_PREFILL) != 0) {
         cand            = &job->cand[job->n_cand++];
         cand->inst      = i;
-        cand->queue_s   = inst->queue_s * kvcl_factor_mean(&job->s->learn.inst[inst->id].prefill);
+        cand->factor    = kvcl_factor_mean(&job->s->learn.inst[inst->id].prefill);
+        cand->queue_s   = inst->queue_s * cand->factor;
         cand->fetch_s   = 0;
         cand->prefill_s = -1;
         cand->score     = 0;

@@ -1,0 +1,72 @@
+/*
+ * KVCL's placement. Each instance compares computing with fetching, block by block, while the fetch overlaps its queue:
+ * max(queue, fetch) + prefill. There is no threshold. Runs are gathered from several holders. Two prices keep one
+ * request from costing the others more than it gains: work, for the seconds of prefill that others then wait for, by
+ * the share of instances that are busy; and price, for the transfers of a sender that a fetch slows down. Pure.
+ */
+#include "config.h"
+#include "sched/gather.h"
+#include "sched/policies.h"
+
+enum { WORK, PRICE, HOLDERS };
+
+static double busy_share(const kvcl_job_t *job)
+{
+    uint32_t i, busy = 0;
+
+    for (i = 0; i < job->n_cand; ++i) {
+        busy += (job->cand[i].queue_s > 0) ? 1 : 0;
+    }
+    return (double)busy / job->n_cand;
+}
+
+/* The least that a candidate can cost: all that can be fetched is there already. */
+static double bound(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand, double work)
+{
+    const uint32_t reach = (gather->n > 0) ? gather->seg[gather->n - 1].end : 0;
+    const double   all   = kvcl_job_prefill(job, cand, (reach > cand->own) ? reach : cand->own);
+
+    return cand->queue_s + (work * ((all < cand->prefill_s) ? all : cand->prefill_s));
+}
+
+static void place(kvcl_job_t *job, const double *arg)
+{
+    const double  work = 1 + (arg[WORK] * busy_share(job));
+    kvcl_gather_t gather;
+    kvcl_reach_t  reach;
+    kvcl_cand_t   *cand;
+    double        best = 1e300, second = 1e300, least;
+    uint32_t      i;
+
+    if (job->fallback) {
+        kvcl_pick_load(job);
+        return;
+    }
+    kvcl_gather_make(job, &gather, (uint32_t)arg[HOLDERS]);
+    for (i = 0; i < job->n_cand; ++i) {
+        cand  = &job->cand[i];
+        least = bound(job, &gather, cand, work);
+        if (least > second * (1 + 1e-6)) {
+            cand->score = least; /* neither the best nor the second */
+            continue;
+        }
+        kvcl_gather_reach(job, &gather, cand, work, arg[PRICE], &reach);
+        cand->upto      = reach.upto;
+        cand->fetch_s   = reach.fetch_s;
+        cand->prefill_s = reach.prefill_s;
+        cand->score     = reach.cost_s;
+        second          = (cand->score < best) ? best : ((cand->score < second) ? cand->score : second);
+        best            = (cand->score < best) ? cand->score : best;
+    }
+    kvcl_pick_least(job);
+    job->keep = true;
+    kvcl_gather_pieces(job, &gather, &job->cand[job->pick]);
+}
+
+const kvcl_policy_t kvcl_policy_place_kvcl = {
+    .name   = "kvcl",
+    .kind   = KVCL_POLICY_PREFILL,
+    .desc   = "the least max(queue, fetch) + prefill; work=0.3: others' wait, price=0.25: senders' load; holders=4",
+    .source = "KVCL, contrib/doc/scheduling",
+    .keys   = {{"work", 0.3, 0, 100}, {"price", 0.25, 0, 1e6}, {"holders", 4, 1, KVCL_GATHER_HOLDERS}},
+    .place  = place};
