@@ -58,5 +58,6 @@
 #include <kvcl/kvcl_query.h>
 #include <kvcl/kvcl_sched_model.h>
 #include <kvcl/kvcl_sched.h>
+#include <kvcl/kvcl_sched_index.h>
 
 #endif

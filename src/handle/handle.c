@@ -42,7 +42,8 @@ enum {
 
 static const char *const kinds[] = {"handle", "context", "communicator", "cache", "memory", "imported memory", "store",
                                     "prepared transfer", "tenant's handle of a store", "completion queue",
-                                    "handle of kvcl_ep_open", "scheduler", "model of a scheduler"};
+                                    "handle of kvcl_ep_open", "scheduler", "model of a scheduler",
+                                    "prefix index"};
 
 kvcl_objects_t kvcl_objects;
 

@@ -34,7 +34,8 @@ typedef enum kvcl_kind {
     KVCL_KIND_EP,
     KVCL_KIND_SCHED,
     KVCL_KIND_SCHED_MODEL,
-    KVCL_KIND_LAST = KVCL_KIND_SCHED_MODEL
+    KVCL_KIND_SCHED_INDEX,
+    KVCL_KIND_LAST = KVCL_KIND_SCHED_INDEX
 } kvcl_kind_t;
 
 /* ---- objects ---- */
