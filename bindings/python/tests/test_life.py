@@ -239,6 +239,7 @@ def test_leaving_python_without_closing(code):
 
 def test_ctrl_c_ends_a_wait():
     done = run("import kvcl, os, signal, threading, time\n"
+               "signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell's '&' has it ignored\n"
                "c = kvcl.Context(boot='self'); r = c.world.recv_bytes(0, 1, bytearray(3))\n"
                "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
                "try: r.wait()\nexcept KeyboardInterrupt: print('interrupted', r.status.name)\nc.close()")

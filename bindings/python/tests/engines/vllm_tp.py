@@ -3,6 +3,7 @@ and ranks read prompts out of the memory of an engine of as many ranks, or of mo
 bfloat16 differ between the sizes. An engine with another block size finds nothing, and says why.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -80,7 +81,8 @@ def handed(theirs, ours):
         engine.until(lambda: any(one.poll() is not None for one in both), engine.LIMIT)
     finally:
         for one in both:
-            os.killpg(one.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has failed, and its line is on standard error
+                os.killpg(one.pid, signal.SIGKILL)
             one.wait()
     return read(f"{name}.json") if os.path.exists(f"{name}.json") else (None, None, None)
 
