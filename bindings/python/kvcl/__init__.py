@@ -49,6 +49,7 @@ from ._request import Request, wait_all, wait_any, wait_some
 from ._reshard import ReshardGroup, ReshardStep, reshard_plan, reshard_plan_source
 from ._store import Store
 from ._store_events import EventKind, StoreEvent, StoreItem, StorePlace, Tier
+from ._transfer import Transfer
 
 __version__ = version()
 
@@ -58,8 +59,8 @@ __all__ = [
     "KvclError", "Layers", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoQuorum", "NoSpace", "NotFound",
     "NotRegistered", "OutOfRange", "ProtocolError", "Queue", "RankFailed", "RankState", "RecvInfo", "RemoteMem",
     "Request", "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreClient",
-    "StoreEvent", "StoreItem", "StorePlace", "Tier", "TimedOut", "Truncated", "UnknownRank", "Unreachable",
-    "Unsupported", "VersionMismatch", "WaitTimeout", "build", "colls", "ep", "key_chain", "key_from_bytes",
-    "key_from_string", "key_root", "keys_from_bytes", "reshard_plan", "reshard_plan_source", "settings", "topology",
-    "value_key", "value_keys", "version", "wait_all", "wait_any", "wait_some",
+    "StoreEvent", "StoreItem", "StorePlace", "Tier", "TimedOut", "Transfer", "Truncated", "UnknownRank",
+    "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout", "build", "colls", "ep", "key_chain",
+    "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes", "reshard_plan", "reshard_plan_source",
+    "settings", "topology", "value_key", "value_keys", "version", "wait_all", "wait_any", "wait_some",
 ]

@@ -6,9 +6,10 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _kvcl
 from ._cache import Cache
-from ._mem import RemoteMem
+from ._mem import RemoteMem, Signal
 from ._reduce import Kind, dtype_number, op_number
 from ._request import Request
+from ._transfer import Transfer, stream_handle
 
 Range = Optional[Tuple[int, int]]
 
@@ -45,19 +46,6 @@ class MemoryInfo(NamedTuple):
 
 def _info(raw: Any) -> RecvInfo:
     return RecvInfo(*raw)
-
-
-def _stream(stream: Any) -> int:
-    """A CUstream as a number, 0 for none: a number, a torch.cuda.Stream, a cupy.cuda.Stream, or __cuda_stream__."""
-    if stream is None:
-        return 0
-    if hasattr(stream, "__cuda_stream__"):
-        stream = stream.__cuda_stream__()[1]
-    else:
-        stream = getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))
-    if not isinstance(stream, int) or stream < 0:
-        raise TypeError(f"a CUDA stream or its handle is needed, not {type(stream).__name__!r}")
-    return stream or 1  # the null stream has no handle of its own: CU_STREAM_LEGACY
 
 
 class Comm(_kvcl.Comm):
@@ -158,7 +146,7 @@ class Comm(_kvcl.Comm):
         layer_wait(layer) returns when it has arrived.
         """
         return self._pass(Request(), False, rank, tag, cache, (blocks, layers, heads, tokens), layerwise, timeout,
-                          _stream(stream))
+                          stream_handle(stream))
 
     def recv(self, rank: int, tag: int, cache: Cache, blocks: Any, *, layers: Range = None, heads: Range = None,
              tokens: Range = None, timeout: Optional[float] = None, stream: Any = None) -> Request[RecvInfo]:
@@ -166,7 +154,7 @@ class Comm(_kvcl.Comm):
         request: Request[RecvInfo] = Request()
         request._shape = _info
         return self._pass(request, True, rank, tag, cache, (blocks, layers, heads, tokens), False, timeout,
-                          _stream(stream))
+                          stream_handle(stream))
 
     def send_bytes(self, rank: int, tag: int, data: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Send a buffer's bytes."""
@@ -190,28 +178,54 @@ class Comm(_kvcl.Comm):
     def get(self, rank: int, cache: Cache, remote: Any, local: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request[None]:
+            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None,
+            background: bool = False) -> Request[None]:
         """Copy blocks `remote` of the rank's cache into blocks `local` of `cache`; its program takes no part.
 
         The peer's cache has the name of the local one, or remote_cache. Its layers and heads are numbered like the
         local ones, or given by remote_layers and remote_heads. tokens and remote_tokens select a range of each side's
         list; the default is the whole list. notify: the peer gets these bytes afterwards (notify_recv), here to learn
-        that its blocks have been read.
+        that its blocks have been read. background: other transfers go first, where they compete.
         """
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
         return self._copy(Request(), False, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
-                          _stream(stream), notify)
+                          stream_handle(stream), notify, background, None)
 
     def put(self, rank: int, cache: Cache, local: Any, remote: Any, *, layers: Range = None, heads: Range = None,
             tokens: Range = None, remote_layers: Range = None, remote_heads: Range = None,
             remote_tokens: Range = None, remote_cache: Optional[str] = None,
-            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None) -> Request[None]:
-        """Copy blocks `local` of `cache` into blocks `remote` of the rank's. Done when the peer can read them."""
+            timeout: Optional[float] = None, stream: Any = None, notify: Optional[bytes] = None,
+            background: bool = False, signal: Signal = None) -> Request[None]:
+        """Copy blocks `local` of `cache` into blocks `remote` of the rank's. Done when the peer can read them.
+
+        signal: as RemoteMem.put().
+        """
         theirs = (remote, layers if remote_layers is None else remote_layers,
                   heads if remote_heads is None else remote_heads, remote_tokens)
         return self._copy(Request(), True, rank, cache, (local, layers, heads, tokens), theirs, remote_cache, timeout,
-                          _stream(stream), notify)
+                          stream_handle(stream), notify, background, signal)
+
+    def prepare_get(self, rank: int, cache: Cache, *, layers: Range = None, heads: Range = None, tokens: Range = None,
+                    remote_layers: Range = None, remote_heads: Range = None, remote_tokens: Range = None,
+                    remote_cache: Optional[str] = None, timeout: Optional[float] = None,
+                    background: bool = False) -> Transfer:
+        """A get() that is posted many times, with other blocks each time (Transfer.post): its arguments are checked,
+        and the peer's cache looked up, once."""
+        theirs = (layers if remote_layers is None else remote_layers,
+                  heads if remote_heads is None else remote_heads, remote_tokens)
+        return Transfer._prepare(self, False, rank, cache, (layers, heads, tokens), theirs, remote_cache, timeout,
+                                 background, None)
+
+    def prepare_put(self, rank: int, cache: Cache, *, layers: Range = None, heads: Range = None, tokens: Range = None,
+                    remote_layers: Range = None, remote_heads: Range = None, remote_tokens: Range = None,
+                    remote_cache: Optional[str] = None, timeout: Optional[float] = None,
+                    background: bool = False, signal: Signal = None) -> Transfer:
+        """The same of a put(). The signal is that of every posting."""
+        theirs = (layers if remote_layers is None else remote_layers,
+                  heads if remote_heads is None else remote_heads, remote_tokens)
+        return Transfer._prepare(self, True, rank, cache, (layers, heads, tokens), theirs, remote_cache, timeout,
+                                 background, signal)
 
     def notify(self, rank: int, data: Any, *, timeout: Optional[float] = None) -> Request[None]:
         """Notify a rank without a get or put: these bytes (at most 8,192) for its notify_recv."""

@@ -12,6 +12,7 @@ from ._errors import KvclError
 from ._mem import Mem
 from ._oob import adapt
 from ._request import Request
+from ._transfer import stream_handle
 
 ANY_SOURCE = _kvcl.ANY_SOURCE
 ANY_TAG = _kvcl.ANY_TAG
@@ -104,6 +105,10 @@ class Context(_kvcl.Context):
         """
         request: Request[Comm] = Request()
         return Comm._reach_post(request, self.world, address, timeout)
+
+    def stream_done(self, stream: Any, timeout: Optional[float] = None) -> "Request[None]":
+        """A Request that completes when a CUDA stream (as in Comm.get()) has done what it was given before."""
+        return self.world._stream_done(Request(), stream_handle(stream), timeout)
 
     def cache(self, name: str, layout: Layout, buffers: Any = None, *, writable: bool = False) -> Cache:
         """A Cache over buffers, or over memory of the library. writable: peers may put into it."""

@@ -9,6 +9,10 @@ from ._errors import WaitTimeout
 from ._request import Request
 
 
+#: Of a put: after its data is visible, add n to the 8-byte counter at an offset of memory of the same peer.
+Signal = Optional[Tuple["RemoteMem", int, int]]  # (memory, offset, n)
+
+
 class Mem(_kvcl.Mem):
     """Registered bytes that are not a cache: from Context.register(), .alloc() or .map_file().
 
@@ -67,34 +71,38 @@ class RemoteMem(_kvcl.RemoteMem):
     """A peer's memory, from Comm.attach()."""
 
     def get(self, offset: int, buffer: Any, *, timeout: Optional[float] = None,
-            notify: Optional[bytes] = None) -> Request[None]:
+            notify: Optional[bytes] = None, background: bool = False) -> Request[None]:
         """Fill a buffer with the bytes at offset.
 
-        notify: the peer gets these bytes afterwards (Comm.notify_recv), as with every get and put.
+        notify: the peer gets these bytes afterwards (Comm.notify_recv), as with every get and put. background: as
+        Comm.get().
         """
-        return self._move(Request(), False, offset, buffer, None, timeout, notify)
+        return self._move(Request(), False, offset, buffer, None, timeout, notify, background)
 
-    def put(self, offset: int, data: Any, *, signal: Optional[Tuple["RemoteMem", int, int]] = None,
-            timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request[None]:
+    def put(self, offset: int, data: Any, *, signal: Signal = None, timeout: Optional[float] = None,
+            notify: Optional[bytes] = None, background: bool = False) -> Request[None]:
         """Write a buffer's bytes at offset. Done when they are visible to the peer.
 
         signal=(memory of the same peer, offset, n): after the data is visible, add n to the 8-byte counter there.
         """
-        return self._move(Request(), True, offset, data, signal, timeout, notify)
+        return self._move(Request(), True, offset, data, signal, timeout, notify, background)
 
     def get_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
-                timeout: Optional[float] = None, notify: Optional[bytes] = None) -> Request[None]:
+                timeout: Optional[float] = None, notify: Optional[bytes] = None,
+                background: bool = False) -> Request[None]:
         """Fetch many pieces in one operation: lengths[i] bytes at offsets[i], to at[i] of local.
 
         local is a writable buffer, or a Mem (which may be a device's). lengths may be one number for all pieces.
         """
-        return self._move_vec(Request(), False, _pack(offsets, at, lengths), local, None, timeout, notify)
+        return self._move_vec(Request(), False, _pack(offsets, at, lengths), local, None, timeout, notify,
+                              background)
 
     def put_vec(self, offsets: Iterable[int], local: Any, at: Iterable[int], lengths: Union[int, Iterable[int]], *,
-                signal: Optional[Tuple["RemoteMem", int, int]] = None, timeout: Optional[float] = None,
-                notify: Optional[bytes] = None) -> Request[None]:
+                signal: Signal = None, timeout: Optional[float] = None, notify: Optional[bytes] = None,
+                background: bool = False) -> Request[None]:
         """Write many pieces in one operation: lengths[i] bytes from at[i] of local, to offsets[i]. As put()."""
-        return self._move_vec(Request(), True, _pack(offsets, at, lengths), local, signal, timeout, notify)
+        return self._move_vec(Request(), True, _pack(offsets, at, lengths), local, signal, timeout, notify,
+                              background)
 
     def __len__(self) -> int:
         return self.nbytes

@@ -1,15 +1,18 @@
 """Requests: operations in flight. Wait for them by wait(), asyncio, or one file descriptor."""
 
 import asyncio
+import contextlib
 import os
 import time
 import weakref
-from typing import Any, Callable, Dict, Generator, Generic, Iterable, List, Optional, Sequence, Tuple, TypeVar, cast
+from typing import (Any, Callable, Dict, Generator, Generic, Iterable, Iterator, List, Optional, Sequence, Tuple,
+                    TypeVar, cast)
 
 from . import _kvcl
 from ._errors import InProgress, Status
 
 T = TypeVar("T")
+_BUSY = 0.001  # seconds between looks at a request that another thread is inside the library with
 
 
 class Request(_kvcl.Request, Generic[T]):
@@ -52,6 +55,20 @@ class Request(_kvcl.Request, Generic[T]):
         request's error if it has failed. If the send was not layerwise, all layers arrive when the request completes.
         """
         self._layer_wait(layer, timeout)
+
+    def layer_test(self, layer: int) -> bool:
+        """Whether this layer has arrived; raises the request's error if it has failed."""
+        return bool(self._layer_test(layer))
+
+    async def layer(self, layer: int) -> None:
+        """layer_wait() for asyncio: `await request.layer(3)`. A task that is canceled here stops waiting; the request
+        continues."""
+        context = self._context
+        if context is None or context._threadless:
+            while not self.layer_test(layer):
+                await asyncio.sleep(0)
+            return
+        await _until_layer(self, layer, context)
 
     def test(self) -> bool:
         """Whether it has completed; raises if it failed."""
@@ -114,6 +131,7 @@ class Request(_kvcl.Request, Generic[T]):
 class _Awaited:
     def __init__(self) -> None:
         self.requests: "Dict[Request[Any], None]" = {}
+        self.layers: Dict[Callable[[], None], None] = {}  # each looks whether its layer has arrived
         self.loops: "Dict[asyncio.AbstractEventLoop, int]" = {}
 
 
@@ -124,6 +142,8 @@ def _wake(awaited: _Awaited, context: _kvcl.Context) -> None:
     while not context._arm():
         for request in list(awaited.requests):
             request.done()  # runs _when_done callbacks
+        for look in list(awaited.layers):
+            look()
 
 
 def _finish(future: "asyncio.Future[None]") -> None:
@@ -131,47 +151,89 @@ def _finish(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-def _until_done(request: Request[Any]) -> Generator[Any, None, None]:
-    loop = asyncio.get_running_loop()
-    context = request._context
-    if context is None:  # completed meanwhile
-        return
+def _event(loop: asyncio.AbstractEventLoop) -> "Tuple[asyncio.Future[None], Callable[..., None]]":
+    """A future of this loop, and a function for any thread that ends it."""
+    future: "asyncio.Future[None]" = loop.create_future()
+
+    def happened(*_: Any) -> None:
+        try:
+            loop.call_soon_threadsafe(_finish, future)
+        except RuntimeError:  # the loop is closed
+            pass
+
+    return future, happened
+
+
+@contextlib.contextmanager
+def _watched(loop: asyncio.AbstractEventLoop, context: _kvcl.Context) -> Iterator[_Awaited]:
+    """The loop watches the context's descriptor."""
     awaited = _awaited.setdefault(context, _Awaited())
     fd = context.fileno()
-    canceled = None
     if awaited.loops.get(loop, 0) == 0:
         loop.add_reader(fd, _wake, awaited, context)
     awaited.loops[loop] = awaited.loops.get(loop, 0) + 1
     try:
-        while True:
-            future = loop.create_future()
-
-            def completed(_: Any, future: "asyncio.Future[None]" = future) -> None:
-                try:
-                    loop.call_soon_threadsafe(_finish, future)
-                except RuntimeError:  # the loop is closed
-                    pass
-
-            awaited.requests[request] = None
-            request._when_done(completed)
-            request.done()  # it may have completed before the descriptor was watched
-            _wake(awaited, context)
-            try:
-                yield from future.__await__()
-                break
-            except asyncio.CancelledError as error:  # stop the operation, and leave only when its buffers are free
-                if canceled is not None:
-                    raise
-                canceled = error
-                request.cancel()
+        yield awaited
     finally:
         awaited.loops[loop] -= 1
         if awaited.loops[loop] == 0:
             del awaited.loops[loop]
             loop.remove_reader(fd)
-        awaited.requests.pop(request, None)
+
+
+def _until_done(request: Request[Any]) -> Generator[Any, None, None]:
+    loop = asyncio.get_running_loop()
+    context = request._context
+    if context is None:  # completed meanwhile
+        return
+    canceled = None
+    with _watched(loop, context) as awaited:
+        try:
+            while True:
+                future, happened = _event(loop)
+                awaited.requests[request] = None
+                request._when_done(happened)
+                request.done()  # it may have completed before the descriptor was watched
+                _wake(awaited, context)
+                try:
+                    yield from future.__await__()
+                    break
+                except asyncio.CancelledError as error:  # stop the operation; leave only when its buffers are free
+                    if canceled is not None:
+                        raise
+                    canceled = error
+                    request.cancel()
+        finally:
+            awaited.requests.pop(request, None)
     if canceled is not None:
         raise canceled
+
+
+async def _until_layer(request: Request[Any], layer: int, context: _kvcl.Context) -> None:
+    loop = asyncio.get_running_loop()
+    with _watched(loop, context) as awaited:
+        while (arrived := request._layer_test(layer)) is not True:
+            if arrived is None:  # another thread waits for the request
+                await asyncio.sleep(_BUSY)
+                continue
+            future, happened = _event(loop)
+
+            def look(happened: Callable[..., None] = happened) -> None:
+                try:
+                    if request._layer_test(layer) is False:
+                        return
+                except Exception:  # noqa: B902: the task's own test raises it
+                    pass
+                happened()
+
+            awaited.layers[look] = None
+            try:
+                request._when_done(happened)
+                look()  # it may have arrived before the descriptor was watched
+                _wake(awaited, context)
+                await future
+            finally:
+                del awaited.layers[look]
 
 
 # ---- several ----

@@ -16,6 +16,9 @@ def transfers(world: kvcl.Comm, cache: kvcl.Cache) -> None:
     moves: List[kvcl.Request[None]] = [world.get(after, cache, remote=[0], local=[1]),
                                        world.put(after, cache, local=[0], remote=[2])]
     kvcl.wait_all(moves)
+    with world.prepare_get(after, cache, background=True) as fetch:
+        again: kvcl.Request[None] = fetch.post(local=[1], remote=[0])
+        again.wait()
     world.barrier()
     assert cache.read(1) == bytes([after]) * BLOCK, "the get brought other bytes"
     assert cache.read(2) == bytes([before]) * BLOCK, "the put brought other bytes"

@@ -52,6 +52,13 @@ def test_steps_of_three_ranks():
     run_ranks(3, body)
 
 
+def test_a_context_closes_experts_that_are_open():
+    ctx = kvcl.Context(boot="self")
+    experts = ep.open(ctx.world, slots=1, max_tokens=4, top_k=1, hidden=2, dtype="float32")
+    ctx.close()
+    assert experts.closed
+
+
 def test_a_rank_that_leaves_is_skipped():
     def body(ctx):
         experts = ep.open(ctx.world, slots=3, max_tokens=4, top_k=1, hidden=2, dtype="float32", timeout=30)

@@ -1,5 +1,5 @@
 /*
- * Comm: the construction of communicators, and their properties. Transfers over a communicator are in xfer.c.
+ * Comm: the construction of communicators, and their properties. Transfers over a communicator are in remote/xfer.c.
  */
 #include "kvcl/ext/ext.h"
 
@@ -181,6 +181,7 @@ static PyMethodDef make_methods[] = {
     {"_rank_state", comm_rank_state, METH_O, "_rank_state(rank)"},
     {"_notify", kvpy_comm_notify, METH_VARARGS, "_notify(request, rank, bytes, timeout)"},
     {"_notify_recv", kvpy_comm_notify_recv, METH_O, "_notify_recv(timeout)"},
+    {"_stream_done", kvpy_comm_stream_done, METH_VARARGS, "_stream_done(request, stream, timeout)"},
     {"close", kvpy_obj_close_py, METH_NOARGS, "Free it. Busy while something uses it."},
     {NULL, NULL, 0, NULL}};
 

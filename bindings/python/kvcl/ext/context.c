@@ -129,7 +129,7 @@ static int close_objects(kvpy_ctx_t *ctx)
     kvpy_obj_t *obj;
     int        kind, failed = 0;
 
-    for (kind = KVPY_STORE; (kind < KVPY_KINDS) && !failed; ++kind) {
+    for (kind = KVPY_NONE + 1; (kind < KVPY_KINDS) && !failed; ++kind) {
         while (!failed && ((obj = find_object(ctx, (kvpy_kind_t)kind)) != NULL)) {
             Py_INCREF(obj);
             failed = kvpy_obj_close(obj);

@@ -77,6 +77,7 @@ void kvpy_buf_drop(kvpy_buf_t *buf); /* accepts a zeroed or dropped buf */
 
 typedef enum kvpy_kind {
     KVPY_NONE, /* never opened: an instance without a constructor call */
+    KVPY_XFER,
     KVPY_EXPERTS,
     KVPY_STORE,
     KVPY_RMEM,
@@ -118,7 +119,7 @@ typedef struct kvpy_obj {
 } kvpy_obj_t;
 
 extern PyTypeObject *kvpy_context_type, *kvpy_comm_type, *kvpy_cache_type, *kvpy_mem_type, *kvpy_rmem_type,
-    *kvpy_store_type, *kvpy_experts_type, *kvpy_request_type, *kvpy_region_type;
+    *kvpy_store_type, *kvpy_experts_type, *kvpy_xfer_type, *kvpy_request_type, *kvpy_region_type;
 
 /** The name of a class, for sentences. No exception may be set. */
 typedef struct kvpy_name {
@@ -178,6 +179,7 @@ typedef struct kvpy_op {
     kvcl_status_t    status;    /* KVCL_INPROGRESS until collected */
     const char       *what;
     bool             busy;      /* a thread is inside the library with req */
+    bool             wanted;    /* another thread asks for a layer: a wait lets it, after its slice */
     bool             cancel;    /* the thread that is inside the library must cancel it */
     struct kvpy_queue *queue;   /* a reference while in flight: its drain collects req; NULL: none */
     bool             layerwise; /* a send whose layers are marked: req is collected only with the GIL held */
@@ -206,6 +208,9 @@ void       kvpy_op_keep(kvpy_op_t *op, kvpy_obj_t *obj);
 int        kvpy_op_statuses(kvpy_op_t *op, size_t n, kvcl_xfer_params_t *params);
 /** The notify argument of a get or put: None, or bytes. */
 int        kvpy_op_notify(kvpy_op_t *op, PyObject *notify, kvcl_xfer_params_t *params);
+/** The signal argument of a put: None, or (RemoteMem, offset, n); *counter_p is that memory, borrowed, or NULL. */
+int        kvpy_signal(PyObject *signal, kvpy_ctx_t *ctx, kvcl_xfer_params_t *params, kvpy_obj_t **counter_p);
+int        kvpy_op_signal(kvpy_op_t *op, PyObject *signal, kvcl_xfer_params_t *params);
 PyObject   *kvpy_comm_notify(PyObject *self, PyObject *args);
 PyObject   *kvpy_comm_notify_recv(PyObject *self, PyObject *arg);
 /** Also allocates numbers of copies; replicas, tenant and wait are arguments of a put. */
@@ -233,6 +238,8 @@ void kvpy_op_finish(kvpy_op_t *op, kvcl_status_t status);
 /** Test once, or wait a slice. op must not be busy. @return whether it has finished; op may be freed then. */
 bool kvpy_op_poll(kvpy_op_t *op);
 bool kvpy_op_wait(kvpy_op_t *op, uint64_t ns);
+/** kvcl_req_layer_test. op must not be busy. */
+kvcl_status_t kvpy_op_layer(kvpy_op_t *op, uint32_t layer);
 void kvpy_op_cancel(kvpy_op_t *op);
 /** Call the Request's callbacks, once. */
 void kvpy_request_report(kvpy_request_t *self);
@@ -302,8 +309,9 @@ void kvpy_oob_clear(kvpy_ctx_t *ctx);
 /* ---- the parts of the module ---- */
 extern PyMethodDef kvpy_query_methods[]; /* of the module */
 PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(void), *kvpy_make_mem(void),
-    *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_request(void), *kvpy_make_region(void);
+    *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_xfer(void), *kvpy_make_request(void), *kvpy_make_region(void);
 extern PyMethodDef kvpy_xfer_methods[], kvpy_probe_methods[], kvpy_recover_methods[]; /* of Comm */
+PyObject           *kvpy_comm_stream_done(PyObject *self, PyObject *args);
 PyObject           *kvpy_comm_collective(PyObject *self, PyObject *args);
 PyObject           *kvpy_comm_exchange(PyObject *self, PyObject *args);
 extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[],

@@ -36,6 +36,7 @@ PyMODINIT_FUNC PyInit__kvcl(void)
         (add_type(module, "RemoteMem", kvpy_make_rmem, &kvpy_rmem_type) != 0) ||
         (add_type(module, "Store", kvpy_make_store, &kvpy_store_type) != 0) ||
         (add_type(module, "Experts", kvpy_make_experts, &kvpy_experts_type) != 0) ||
+        (add_type(module, "Transfer", kvpy_make_xfer, &kvpy_xfer_type) != 0) ||
         (add_type(module, "Request", kvpy_make_request, &kvpy_request_type) != 0) ||
         (add_type(module, "Queue", kvpy_make_queue, &kvpy_queue_type) != 0) ||
         (PyModule_AddIntConstant(module, "ANY_SOURCE", KVCL_ANY_SOURCE) != 0) ||

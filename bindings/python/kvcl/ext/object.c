@@ -85,6 +85,9 @@ PyTypeObject *kvpy_make_region(void)
 static void free_handle(kvpy_kind_t kind, void *handle)
 {
     switch (kind) {
+    case KVPY_XFER:
+        kvcl_xfer_free(handle);
+        break;
     case KVPY_EXPERTS:
         kvcl_ep_close(handle);
         break;

@@ -269,6 +269,21 @@ bool kvpy_op_poll(kvpy_op_t *op)
     return true;
 }
 
+kvcl_status_t kvpy_op_layer(kvpy_op_t *op, uint32_t layer)
+{
+    kvcl_status_t status;
+
+    if (op->ctx->oob.set == NULL) {
+        return kvcl_req_layer_test(op->req, layer);
+    }
+    op->busy = true; /* as kvpy_op_poll */
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_req_layer_test(op->req, layer);
+    Py_END_ALLOW_THREADS
+    op->busy = false;
+    return status;
+}
+
 void kvpy_op_cancel(kvpy_op_t *op)
 {
     kvcl_req_h req = op->req;

@@ -24,6 +24,9 @@ static int wait_for(kvpy_request_t *self, uint64_t timeout_ns)
             kvpy_nap((left < KVPY_NAP_NS) ? left : KVPY_NAP_NS);
         } else if (kvpy_op_wait(self->op, left)) {
             break;
+        } else if (self->op->wanted) {
+            self->op->wanted = false;
+            kvpy_nap(2 * KVPY_NAP_NS);
         }
         if (PyErr_CheckSignals() != 0) {
             return -1;
@@ -276,6 +279,7 @@ static int wait_for_layer(kvpy_request_t *self, uint32_t layer, uint64_t timeout
         left = (until > now) ? until - now : 1;
         left = (left > SLICE_NS) ? SLICE_NS : left;
         if (op->busy) {
+            op->wanted = true;
             kvpy_nap((left < KVPY_NAP_NS) ? left : KVPY_NAP_NS);
         } else {
             op->busy = true;
@@ -309,9 +313,48 @@ static int wait_for_layer(kvpy_request_t *self, uint32_t layer, uint64_t timeout
     return is_final(self->op) ? 1 : 0;
 }
 
+/* Of a finished request. @return 0, or -1 with its exception set. */
+static int how_it_ended(kvpy_request_t *self)
+{
+    PyObject *end = outcome(self);
+
+    Py_XDECREF(end);
+    return (end != NULL) ? 0 : -1;
+}
+
+/* _layer_test(layer): whether it has arrived; None: another thread is inside the library with the request. */
+static PyObject *request_layer_test(PyObject *self, PyObject *arg)
+{
+    kvpy_op_t     *op = ((kvpy_request_t *)self)->op;
+    kvcl_status_t status;
+    uint32_t      layer;
+
+    if (layer_arg(arg, &layer) != 0) {
+        return NULL;
+    }
+    if ((op != NULL) && (op->queue != NULL) && !is_final(op)) {
+        PyErr_SetString(PyExc_ValueError, "the request was posted with a Queue: wait for all of it");
+        return NULL;
+    }
+    if (!is_final(op) && op->busy) {
+        op->wanted = true;
+        Py_RETURN_NONE;
+    }
+    if (!is_final(op)) {
+        status = kvpy_op_layer(op, layer);
+        if ((status == KVCL_OK) || (status == KVCL_INPROGRESS)) {
+            return PyBool_FromLong(status == KVCL_OK);
+        }
+        if ((status == KVCL_ERR_OUT_OF_RANGE) || !kvpy_op_poll(op)) {
+            return kvpy_raise(status, NULL);
+        }
+    }
+    return (how_it_ended((kvpy_request_t *)self) == 0) ? PyBool_FromLong(1) : NULL;
+}
+
 static PyObject *request_layer_wait(PyObject *self, PyObject *args)
 {
-    PyObject *layer_obj, *timeout = Py_None, *end;
+    PyObject *layer_obj, *timeout = Py_None;
     uint64_t ns;
     uint32_t layer;
     int      here;
@@ -328,14 +371,7 @@ static PyObject *request_layer_wait(PyObject *self, PyObject *args)
     if (here == 0) {
         return kvpy_raise(KVCL_ERR_WAIT_TIMEOUT, "the layer has not come yet; the request goes on");
     }
-    if ((here > 0) && is_final(((kvpy_request_t *)self)->op)) { /* how it ended */
-        end = outcome((kvpy_request_t *)self);
-        if (end == NULL) {
-            return NULL;
-        }
-        Py_DECREF(end);
-    }
-    if (here < 0) {
+    if ((here < 0) || (is_final(((kvpy_request_t *)self)->op) && (how_it_ended((kvpy_request_t *)self) != 0))) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -448,6 +484,7 @@ PyMethodDef kvpy_request_methods[] = {
     {"done", request_done, METH_NOARGS, "Whether it has completed, well or not. Never blocks, never raises its error."},
     {"layer_ready", request_layer_ready, METH_O,
      "Of a send with layerwise=True: this layer's bytes are in place. Any order, any thread; costs next to nothing."},
+    {"_layer_test", request_layer_test, METH_O, "_layer_test(layer): whether it has arrived; None: ask again."},
     {"_layer_wait", request_layer_wait, METH_VARARGS, "_layer_wait(layer, timeout=None): until that layer is here."},
     {"cancel", request_cancel, METH_NOARGS,
      "Ask the operation to stop. Completion still comes, usually with Canceled; after it nothing touches the buffers."},

@@ -48,12 +48,12 @@ static PyObject *rmem_len(PyObject *self, void *closure)
     return (kvpy_obj_check(rmem) == 0) ? PyLong_FromSize_t(kvcl_rmem_len(rmem->handle)) : NULL;
 }
 
-/* signal: None, or (RemoteMem, offset, value). */
-static int take_signal(kvpy_op_t *op, const kvpy_obj_t *rmem, PyObject *signal, kvcl_xfer_params_t *params)
+int kvpy_signal(PyObject *signal, kvpy_ctx_t *ctx, kvcl_xfer_params_t *params, kvpy_obj_t **counter_p)
 {
     PyObject   *memory, *at_arg, *add_arg;
     kvpy_obj_t *counter;
 
+    *counter_p = NULL;
     if (signal == Py_None) {
         return 0;
     }
@@ -62,17 +62,30 @@ static int take_signal(kvpy_op_t *op, const kvpy_obj_t *rmem, PyObject *signal, 
         return -1;
     }
     if (!PyArg_ParseTuple(signal, "OOO:signal", &memory, &at_arg, &add_arg) ||
-        ((counter = kvpy_obj_arg(memory, kvpy_rmem_type, rmem->ctx)) == NULL) ||
+        ((counter = kvpy_obj_arg(memory, kvpy_rmem_type, ctx)) == NULL) ||
         (kvpy_u64(at_arg, "signal offset", UINT64_MAX, &params->signal_offset) != 0) ||
         (kvpy_u64(add_arg, "signal value", UINT64_MAX, &params->signal_add) != 0)) {
         return -1;
     }
     params->signal_mem = counter->handle;
-    kvpy_op_keep(op, counter);
+    *counter_p         = counter;
     return 0;
 }
 
-/* _move(request, put, offset, buffer, signal or None, timeout, notify or None) */
+int kvpy_op_signal(kvpy_op_t *op, PyObject *signal, kvcl_xfer_params_t *params)
+{
+    kvpy_obj_t *counter;
+
+    if (kvpy_signal(signal, op->ctx, params, &counter) != 0) {
+        return -1;
+    }
+    if (counter != NULL) {
+        kvpy_op_keep(op, counter);
+    }
+    return 0;
+}
+
+/* _move(request, put, offset, buffer, signal or None, timeout, notify or None, background) */
 static PyObject *rmem_move(PyObject *self, PyObject *args)
 {
     PyObject           *request, *off_arg, *buffer, *signal, *timeout, *notify;
@@ -81,14 +94,16 @@ static PyObject *rmem_move(PyObject *self, PyObject *args)
     uint64_t           offset;
     kvcl_status_t      status;
     kvpy_op_t          *op;
-    int                put;
+    int                put, background = 0;
 
-    if (!PyArg_ParseTuple(args, "OpOOOOO:_move", &request, &put, &off_arg, &buffer, &signal, &timeout, &notify) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOO|p:_move", &request, &put, &off_arg, &buffer, &signal, &timeout, &notify,
+                          &background) ||
         (kvpy_u64(off_arg, "offset", UINT64_MAX, &offset) != 0) ||
         ((op = kvpy_op_new(request, put ? "put" : "get", rmem, timeout, &params)) == NULL)) {
         return NULL;
     }
-    if ((take_signal(op, rmem, signal, &params) != 0) || (kvpy_op_notify(op, notify, &params) != 0) ||
+    params.flags = background ? KVCL_BACKGROUND : 0;
+    if ((kvpy_op_signal(op, signal, &params) != 0) || (kvpy_op_notify(op, notify, &params) != 0) ||
         (kvpy_buf_take(buffer, put ? 0 : KVPY_WRITE, &op->bufs[0]) != 0)) {
         kvpy_op_free(op);
         return NULL;
@@ -132,7 +147,7 @@ static kvcl_vec_t *take_pieces(PyObject *packed, char *base, size_t room, size_t
     return vec;
 }
 
-/* _move_vec(request, put, packed pieces, Mem or buffer, signal or None, timeout, notify or None) */
+/* _move_vec(request, put, packed pieces, Mem or buffer, signal or None, timeout, notify or None, background) */
 static PyObject *rmem_move_vec(PyObject *self, PyObject *args)
 {
     PyObject           *request, *packed, *local, *signal, *timeout, *notify;
@@ -143,12 +158,14 @@ static PyObject *rmem_move_vec(PyObject *self, PyObject *args)
     kvcl_status_t      status;
     kvpy_op_t          *op;
     size_t             n;
-    int                put;
+    int                put, background = 0;
 
-    if (!PyArg_ParseTuple(args, "OpOOOOO:_move_vec", &request, &put, &packed, &local, &signal, &timeout, &notify) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOO|p:_move_vec", &request, &put, &packed, &local, &signal, &timeout, &notify,
+                          &background) ||
         ((op = kvpy_op_new(request, put ? "put_vec" : "get_vec", rmem, timeout, &params)) == NULL)) {
         return NULL;
     }
+    params.flags = background ? KVCL_BACKGROUND : 0;
     if (PyObject_TypeCheck(local, kvpy_mem_type)) {
         mem = kvpy_obj_arg(local, kvpy_mem_type, rmem->ctx);
         if (mem != NULL) {
@@ -159,7 +176,7 @@ static PyObject *rmem_move_vec(PyObject *self, PyObject *args)
     }
     if (((mem == NULL) && (PyErr_Occurred() ||
                            (kvpy_buf_take(local, put ? 0 : KVPY_WRITE, &op->bufs[0]) != 0))) ||
-        (take_signal(op, rmem, signal, &params) != 0) || (kvpy_op_notify(op, notify, &params) != 0) ||
+        (kvpy_op_signal(op, signal, &params) != 0) || (kvpy_op_notify(op, notify, &params) != 0) ||
         ((vec = take_pieces(packed, op->bufs[0].ptr, op->bufs[0].len, &n)) == NULL)) {
         kvpy_op_free(op);
         return NULL;
@@ -177,8 +194,9 @@ PyTypeObject *kvpy_make_rmem(void)
 {
     static PyMethodDef methods[] = {
         {"_import", rmem_import, METH_VARARGS | METH_CLASS, "_import(comm, rank, description)"},
-        {"_move", rmem_move, METH_VARARGS, "_move(request, put, offset, buffer, signal, timeout, notify)"},
-        {"_move_vec", rmem_move_vec, METH_VARARGS, "_move_vec(request, put, pieces, local, signal, timeout, notify)"},
+        {"_move", rmem_move, METH_VARARGS, "_move(request, put, offset, buffer, signal, timeout, notify, background)"},
+        {"_move_vec", rmem_move_vec, METH_VARARGS,
+         "_move_vec(request, put, pieces, local, signal, timeout, notify, background)"},
         {"close", kvpy_obj_close_py, METH_NOARGS, "Forget it. Busy while an operation uses it."},
         {NULL, NULL, 0, NULL}};
     static PyGetSetDef getset[] = {

@@ -96,10 +96,11 @@ static PyObject *comm_pass_bytes(PyObject *self, PyObject *args)
     return kvpy_op_posted(op, status);
 }
 
-/* _copy(request, put, rank, cache, local, remote, remote cache's name or None, timeout, stream, notify): blocks */
+/* _copy(request, put, rank, cache, local, remote, remote cache's name or None, timeout, stream, notify, background,
+ * signal or None): blocks */
 static PyObject *comm_copy(PyObject *self, PyObject *args)
 {
-    PyObject           *request, *rank_arg, *cache_arg, *local_arg, *remote_arg, *timeout, *notify;
+    PyObject           *request, *rank_arg, *cache_arg, *local_arg, *remote_arg, *timeout, *notify, *signal;
     kvpy_obj_t         *comm = (kvpy_obj_t *)self, *cache;
     kvcl_xfer_params_t params;
     kvcl_sel_t         local, remote;
@@ -107,10 +108,10 @@ static PyObject *comm_copy(PyObject *self, PyObject *args)
     kvcl_status_t      status;
     kvpy_op_t          *op;
     unsigned long long stream;
-    int                put, rank;
+    int                put, rank, background;
 
-    if (!PyArg_ParseTuple(args, "OpOOOOzOKO:_copy", &request, &put, &rank_arg, &cache_arg, &local_arg, &remote_arg,
-                          &name, &timeout, &stream, &notify) ||
+    if (!PyArg_ParseTuple(args, "OpOOOOzOKOpO:_copy", &request, &put, &rank_arg, &cache_arg, &local_arg, &remote_arg,
+                          &name, &timeout, &stream, &notify, &background, &signal) ||
         (kvpy_int(rank_arg, "rank", &rank) != 0) ||
         ((op = kvpy_op_new(request, put ? "put" : "get", comm, timeout, &params)) == NULL) ||
         (blocks_of(op, cache_arg, local_arg, &local, &cache) != 0)) {
@@ -120,10 +121,11 @@ static PyObject *comm_copy(PyObject *self, PyObject *args)
         kvpy_sel_free(&local);
         return NULL;
     }
-    status = ((kvpy_op_statuses(op, remote.n_blocks, &params) == 0) && (kvpy_op_notify(op, notify, &params) == 0))
-                 ? KVCL_OK : KVCL_ERR_NO_MEMORY;
+    status = ((kvpy_op_statuses(op, remote.n_blocks, &params) == 0) && (kvpy_op_notify(op, notify, &params) == 0) &&
+              (kvpy_op_signal(op, signal, &params) == 0)) ? KVCL_OK : KVCL_ERR_NO_MEMORY;
     if (status == KVCL_OK) {
         params.remote_cache = name;
+        params.flags        = background ? KVCL_BACKGROUND : 0;
         params.stream       = (void *)(uintptr_t)stream;
         KVPY_POST(op, status,
                   put ? kvcl_put(comm->handle, rank, cache->handle, &local, &remote, &params, &op->req)
@@ -163,7 +165,8 @@ static PyObject *comm_bcast(PyObject *self, PyObject *args)
 PyMethodDef kvpy_xfer_methods[] = {
     {"_pass", comm_pass, METH_VARARGS, "_pass(request, recv, rank, tag, cache, selection, layerwise, timeout, stream)"},
     {"_pass_bytes", comm_pass_bytes, METH_VARARGS, "_pass_bytes(request, recv, rank, tag, buffer, timeout)"},
-    {"_copy", comm_copy, METH_VARARGS, "_copy(request, put, rank, cache, local, remote, remote_cache, timeout, stream, notify)"},
+    {"_copy", comm_copy, METH_VARARGS,
+     "_copy(request, put, rank, cache, local, remote, remote_cache, timeout, stream, notify, background, signal)"},
     {"_bcast", comm_bcast, METH_VARARGS, "_bcast(request, root, cache, selection, timeout)"},
     {"_exchange", kvpy_comm_exchange, METH_VARARGS, "_exchange(request, in, in_lens, out, out_lens, timeout)"},
     {"_collective", kvpy_comm_collective, METH_VARARGS,
