@@ -1,0 +1,148 @@
+"""Plans of the nemesis: what is done to which rank, and when. A plan is JSON; parse() checks all of it before anything
+runs, and random_plan() makes one from a seed."""
+import json
+import random
+
+RANKS_MAX = 16
+ACTIONS = {
+    "kill": "slots that are killed (-9)",
+    "stop": "slots that are stopped; until: suspected, excluded (they go on then)",
+    "cut": "two lists of hosts that no longer reach each other; how: drop, reject; one_way: true",
+    "mend": "true: all cuts end",
+    "settle": "true: wait until all that are left agree and work; copies: true: and until each block has two copies",
+}
+OPTIONS = {"when": {"now", "failed", "suspected"}, "until": {"suspected", "excluded"}, "how": {"drop", "reject"},
+           "one_way": {True, False}, "copies": {True, False}}
+PLAN = {"about", "ranks", "hosts", "path", "replicas", "lost", "phases"}
+
+
+class PlanError(Exception):
+    """What is wrong with a plan."""
+
+
+def _slots(value, ranks, where):
+    if not isinstance(value, list) or not value:
+        raise PlanError(f"{where}: a list of slots is needed, not {value!r}")
+    for slot in value:
+        if not isinstance(slot, int) or isinstance(slot, bool) or not 0 <= slot < ranks:
+            raise PlanError(f"{where}: {slot!r} is no slot of a job of {ranks} ranks")
+    return list(value)
+
+
+def _from_list(value, before, where):
+    """A phase as NIXL EP's plans have them: who is left, with those that are killed meanwhile as negative numbers."""
+    if not all(isinstance(slot, int) and not isinstance(slot, bool) for slot in value):
+        raise PlanError(f"{where}: a list of slots is needed, not {value!r}")
+    killed = sorted(-slot for slot in value if slot < 0)
+    stay = {slot for slot in value if slot >= 0}
+    unknown = (stay | set(killed)) - before
+    if unknown:
+        raise PlanError(f"{where}: slot {min(unknown)} is not there any more, or never was")
+    left_out = before - stay - set(killed)
+    if left_out:
+        raise PlanError(f"{where}: slot {min(left_out)} is neither left nor killed (-{min(left_out)}; rank 0: "
+                        '{"kill": [0]})')
+    return [{"kill": killed}] if killed else []
+
+
+def _action(phase, plan, where):
+    names = [name for name in phase if name in ACTIONS]
+    if len(names) != 1:
+        raise PlanError(f"{where}: exactly one of {', '.join(ACTIONS)} is needed")
+    for name, value in phase.items():
+        if name in OPTIONS:
+            if value not in OPTIONS[name]:
+                raise PlanError(f"{where}: {name} is {value!r}, not one of {sorted(map(str, OPTIONS[name]))}")
+        elif name not in ACTIONS:
+            raise PlanError(f"{where}: no such word: {name!r}")
+    action = dict(phase)
+    if names[0] in ("kill", "stop"):
+        action[names[0]] = _slots(phase[names[0]], plan["ranks"], where)
+    elif names[0] == "cut":
+        sides = phase["cut"]
+        if len(plan["hosts"]) < 2:
+            raise PlanError(f"{where}: a cut needs two hosts or more")
+        if not isinstance(sides, list) or len(sides) != 2:
+            raise PlanError(f"{where}: cut needs two lists of hosts")
+        action["cut"] = [_slots(side, len(plan["hosts"]), where) for side in sides]
+    return action
+
+
+def check(plan, name):
+    """The plan with its defaults, all phases as actions."""
+    if not isinstance(plan, dict):
+        raise PlanError(f"{name}: an object is needed")
+    for word in plan:
+        if word not in PLAN:
+            raise PlanError(f"{name}: no such word: {word!r} (there are {', '.join(sorted(PLAN))})")
+    plan = {"about": "", "ranks": 4, "path": "shm", "replicas": 2, "lost": 0, **plan}
+    ranks = plan["ranks"]
+    if not isinstance(ranks, int) or not 2 <= ranks <= RANKS_MAX:
+        raise PlanError(f"{name}: ranks is {ranks!r}, not 2 to {RANKS_MAX}")
+    plan.setdefault("hosts", [list(range(ranks))])
+    placed = sorted(slot for host in plan["hosts"] for slot in _slots(host, ranks, f"{name}: hosts"))
+    if placed != list(range(ranks)):
+        raise PlanError(f"{name}: hosts must have each slot once")
+    if plan["path"] not in ("shm", "tcp") or (plan["path"] == "shm" and len(plan["hosts"]) > 1):
+        raise PlanError(f"{name}: path is {plan['path']!r}: shm, or tcp, which several hosts need")
+    if not isinstance(plan.get("phases"), list) or not plan["phases"]:
+        raise PlanError(f"{name}: phases is needed, a list")
+    phases, alive = [], set(range(ranks))
+    for i, phase in enumerate(plan["phases"]):
+        where = f"{name}: phase {i + 1}"
+        if isinstance(phase, list):
+            actions = _from_list(phase, alive, where)
+        elif isinstance(phase, dict):
+            actions = [_action(phase, plan, where)]
+        else:
+            raise PlanError(f"{where}: an object or a list of slots is needed")
+        for action in actions:
+            for slot in action.get("kill", []):
+                if slot not in alive:
+                    raise PlanError(f"{where}: slot {slot} was killed before")
+                alive.discard(slot)
+            if "stop" in action and action.get("until") == "excluded":
+                alive -= set(action["stop"])
+        if not alive:
+            raise PlanError(f"{where}: nobody is left")
+        phases += actions
+    return {**plan, "phases": phases}
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return check(json.load(file), path)
+    except json.JSONDecodeError as error:
+        raise PlanError(f"{path}: line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path}: {error}") from None
+
+
+def random_plan(seed, ranks, path, actions):
+    """Kills, also of several at once and during a recovery, and stops, short and long ones. Rank 0 goes first in every
+    second plan."""
+    rnd = random.Random(seed)
+    alive, phases = list(range(ranks)), []
+    while actions > 0 and len(alive) > 1:
+        actions -= 1
+        victim = 0 if not phases and seed % 2 == 0 else rnd.choice(alive)
+        kind = rnd.choice(("kill", "kill", "two", "short", "long"))
+        if kind == "short" and len(alive) > 2:
+            phases.append({"stop": [victim], "until": "suspected"})
+            continue
+        alive.remove(victim)
+        if kind == "long" and len(alive) > 1:
+            phases.append({"stop": [victim], "until": "excluded"})
+        else:
+            phases.append({"kill": [victim]})
+        if kind == "two" and len(alive) > 1:
+            second = rnd.choice(alive)
+            alive.remove(second)
+            phases.append({"kill": [second], "when": "failed"})
+        elif rnd.random() < 0.5:
+            phases.append({"settle": True, "copies": True})
+    deaths = [i for i, phase in enumerate(phases) if "kill" in phase or phase.get("until") == "excluded"]
+    repaired = all(any(phase.get("copies") for phase in phases[a:b]) for a, b in zip(deaths, deaths[1:]))
+    lost = 0 if repaired else None
+    return check({"about": f"random plan {seed}", "ranks": ranks, "path": path, "phases": phases, "lost": lost}, "random")

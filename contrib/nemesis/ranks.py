@@ -1,0 +1,157 @@
+"""The ranks of a job under attack: processes whose output is read line by line. Waiting is for what they say, never for
+time; PATIENCE only ends a run that hangs."""
+import json
+import os
+import queue
+import secrets
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+PATIENCE = 120.0
+
+
+class Stuck(Exception):
+    """What was awaited did not happen."""
+
+
+class Rank:
+    def __init__(self, slot, life):
+        self.slot, self.life, self.process = slot, life, None
+        self.said = []        # the lines that the verdict needs, as objects
+        self.told = {}        # events by type
+        self.latest = {}      # the last line of each kind
+        self.acked = 0
+        self.fate = None      # None: alive and well; "killed", "excluded"
+        self.closed = False   # its output has ended
+        self.stderr = None
+
+    def take(self, line):
+        self.latest[line["what"]] = line
+        if line["what"] == "acked":
+            self.acked = line["n"]
+        elif line["what"] == "event":
+            self.told.setdefault(line["type"], []).append(line)
+        if line["what"] in ("event", "failed", "wrong", "tally"):
+            self.said.append(line)
+
+    def events(self, kind):
+        return self.told.get(kind, [])
+
+    def has_failed(self, slot):
+        return any(slot in event["ranks"] for event in self.events("FAILED"))
+
+    def view(self):
+        views = self.events("VIEW")
+        return views[-1] if views else None
+
+    def last(self, what):
+        return self.latest.get(what)
+
+    def command(self, text):
+        self.latest.pop(text.split()[0] + "ed", None)
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+
+class Ranks:
+    def __init__(self, plan, program, hosts, seed, slack_ms, tell):
+        self.plan, self.hosts, self.tell = plan, hosts, tell
+        self.lines = queue.Queue()
+        self.dir = tempfile.TemporaryDirectory(prefix="nemesis")
+        secret = os.path.join(self.dir.name, "secret")
+        with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32))
+        address = hosts.address(0) if hosts else "127.0.0.1"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.environment = {**os.environ, "KVCL_VIEWS": "yes", "KVCL_SECRET_FILE": secret, "KVCL_PATH": plan["path"],
+                            "KVCL_NET": "kvcl0" if hosts else "lo", "KVCL_SIZE": str(plan["ranks"]),
+                            "KVCL_RENDEZVOUS": f"tcp://{address}:{port}", "KVCL_BOOT_TIMEOUT": "60s"}
+        self.words = [program, str(seed), "0", str(plan["replicas"]), "5000", str(slack_ms)]
+        self.ranks = [self._start(slot) for slot in range(plan["ranks"])]
+
+    def _start(self, slot):
+        rank = Rank(slot, 0)
+        words = self.words
+        if self.hosts:
+            host = next(i for i, slots in enumerate(self.plan["hosts"]) if slot in slots)
+            words = self.hosts.command(host, words)
+        rank.stderr = open(os.path.join(self.dir.name, f"stderr.{slot}"), "w+", encoding="utf-8", errors="replace")
+        rank.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=rank.stderr,
+                                        text=True, env={**self.environment, "KVCL_RANK": str(slot)})
+        threading.Thread(target=self._read, args=(rank,), daemon=True).start()
+        return rank
+
+    def _read(self, rank):
+        for line in rank.process.stdout:
+            self.lines.put((rank, line))
+        self.lines.put((rank, None))
+
+    def _take(self, rank, line):
+        if line is None:
+            rank.closed = True
+            return
+        try:
+            said = json.loads(line)
+        except ValueError:
+            if rank.fate == "killed":
+                return # in the middle of a line
+            raise Stuck(f"rank {rank.slot} printed no JSON: {line!r}") from None
+        said["at"] = time.monotonic()
+        rank.take(said)
+        if said["what"] in ("event", "failed", "wrong", "ended", "held"):
+            self.tell(rank, said)
+
+    def drain(self, seconds=2.0):
+        """Reads what the ranks say for so long, after a run has failed."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                self._take(*self.lines.get(timeout=left))
+            except (queue.Empty, Stuck):
+                pass
+
+    def until(self, what, condition):
+        """Reads what the ranks say until the condition holds."""
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            try:
+                rank, line = self.lines.get(timeout=max(0.01, end - time.monotonic()))
+            except queue.Empty:
+                raise Stuck(f"not within {PATIENCE:.0f} s: {what}") from None
+            self._take(rank, line)
+            if rank.closed and rank.fate is None and (rank.last("ended") or {}).get("why") != "quit":
+                self.excluded(rank)
+
+    def excluded(self, rank):
+        """A rank that ended by itself was excluded, or something is wrong."""
+        rank.process.wait()
+        if rank.process.returncode == 3:
+            rank.fate = "excluded"
+            return
+        rank.stderr.seek(0)
+        raise Stuck(f"rank {rank.slot} ended with {rank.process.returncode}: {rank.stderr.read()[-2000:]}")
+
+    def alive(self):
+        return [rank for rank in self.ranks if rank.fate is None]
+
+    def signal(self, rank, number):
+        # On a host of its own the rank is not the process that was started, but it has taken its place (exec).
+        os.kill(rank.process.pid, number)
+
+    def kill(self, rank):
+        rank.fate = "killed"
+        self.signal(rank, signal.SIGKILL)
+
+    def close(self):
+        for rank in self.ranks:
+            if rank.process.poll() is None:
+                rank.process.kill()
+            rank.process.wait()
+            rank.stderr.close()
+        self.dir.cleanup()

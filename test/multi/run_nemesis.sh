@@ -1,0 +1,62 @@
+#!/bin/sh
+# Ranks under attack (contrib/nemesis): killed, stopped, cut off from each other, by plans and at random. TEST_SEED=N
+# repeats the random ones. First, plans that are none are refused.
+#   gate   the plans of one host
+#   night  also those of several hosts, and 20 random plans each over shared memory and TCP
+# TEST_TIMEOUT: 1800
+set -eu
+: "${top_srcdir:?}" "${top_builddir:?}"
+command -v python3 >/dev/null || { echo "SKIP: no python3 (Debian: python3)"; exit 77; }
+nemesis=$top_srcdir/contrib/nemesis
+plans=$nemesis/plans
+NEMESIS_RANK=$top_builddir/contrib/nemesis/nemesis_rank
+export NEMESIS_RANK PYTHONDONTWRITEBYTECODE=1
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0 skipped=0
+seed=${TEST_SEED:-$(date +%s)}
+
+# attack ARGUMENT...: adds the counts of the last line. A failed run is printed whole.
+attack() {
+  python3 "$nemesis/run" --slack 5000 "$@" >"$tmp/out" 2>&1 || cat "$tmp/out"
+  grep -E '^(ok|FAIL|SKIP)' "$tmp/out" || :
+  # shellcheck disable=SC2046
+  set -- $(tail -n 1 "$tmp/out" | sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p')
+  passed=$((passed + ${1:-0})) failed=$((failed + ${2:-1})) skipped=$((skipped + ${3:-0}))
+}
+
+# refused TEXT PLAN: the plan is none, and the error has this text.
+refused() {
+  printf '%s' "$2" >"$tmp/plan.json"
+  rc=0
+  python3 "$nemesis/run" "$tmp/plan.json" >"$tmp/out" 2>&1 || rc=$?
+  if [ $rc = 2 ] && grep -qF "$1" "$tmp/out"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL: status $rc, no '$1' for $2"
+    cat "$tmp/out"
+  fi
+}
+
+refused 'line 1, column' '{"ranks": '
+refused "no such word: 'rank'" '{"rank": 4, "phases": [{"mend": true}]}'
+refused 'ranks is 99' '{"ranks": 99, "phases": [{"mend": true}]}'
+refused 'phases is needed' '{"ranks": 4}'
+refused '7 is no slot' '{"ranks": 4, "phases": [{"kill": [7]}]}'
+refused 'slot 2 was killed before' '{"ranks": 4, "phases": [{"kill": [2]}, {"kill": [2]}]}'
+refused 'neither left nor killed' '{"ranks": 4, "phases": [[0, 1, 2]]}'
+refused 'slot 5 is not there' '{"ranks": 4, "phases": [[0, 1, 2, 3, 5]]}'
+refused 'nobody is left' '{"ranks": 2, "phases": [{"kill": [0, 1]}]}'
+refused 'two hosts or more' '{"ranks": 4, "phases": [{"cut": [[0], [1]]}]}'
+refused 'each slot once' '{"ranks": 4, "hosts": [[0, 1], [1, 2]], "path": "tcp", "phases": [{"mend": true}]}'
+refused "how is 'eat'" '{"ranks": 2, "hosts": [[0], [1]], "path": "tcp", "phases": [{"cut": [[0], [1]], "how": "eat"}]}'
+
+attack --seed "$seed" "$plans/tail.json" "$plans/first.json" "$plans/half.json" "$plans/zombie.json"
+if [ "${TEST_RING:-gate}" != gate ]; then
+  attack --seed "$seed" "$plans/one_way.json" "$plans/three_hosts.json" "$plans/reject.json"
+  attack --seed "$seed" --random 20
+  attack --seed $((seed + 20)) --random 20 --path tcp --ranks 5
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
