@@ -34,6 +34,10 @@ def kvcl_serve() -> NoReturn:
     _run("kvcl_serve")
 
 
+def kvcl_sim() -> NoReturn:
+    _run("kvcl_sim")
+
+
 def kvcl_top() -> NoReturn:
     _run("kvcl_top")
 

@@ -32,7 +32,7 @@ HERE = Path(__file__).resolve().parent
 TOP = HERE.parent.parent.parent
 UCX_PACKAGE = "libucx-cu13"
 UCX_VERSIONS = ">=1.22,<2"  # a library built against an older UCX runs with a newer one, not the reverse
-TOOLS = ("kvcl_info", "kvcl_perf", "kvcl_replay", "kvcl_serve", "kvcl_top")
+TOOLS = ("kvcl_info", "kvcl_perf", "kvcl_replay", "kvcl_serve", "kvcl_sim", "kvcl_top")
 PLUGIN = "[sglang.srt.plugins]\nkvcl = kvcl.sglang_plugin:register\n"  # SGLang looks for it
 Settings = Optional[Mapping[str, Any]]
 

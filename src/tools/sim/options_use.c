@@ -1,0 +1,101 @@
+/*
+ * Owns what the options name: the work of a trace, and the models.
+ */
+#include "config.h"
+#include "tools/sim/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GENERATED_REQUESTS 10000u
+
+bool sim_options_work(const sim_options_t *opt, work_t *work)
+{
+    const size_t n = (opt->requests != 0) ? (size_t)opt->requests : GENERATED_REQUESTS;
+    bool         good;
+
+    work_init(work);
+    if (opt->trace != NULL) {
+        good = work_load(work, opt->trace, (size_t)opt->requests);
+    } else {
+        good = work_generate(work, strcmp(opt->generate, "agent") == 0, n, opt->config.seed);
+        if (!good) {
+            fprintf(stderr, "kvcl_sim: out of memory\n");
+        }
+    }
+    if (!good || !work_sessions(work)) {
+        work_free(work);
+        return false;
+    }
+    work_arrive(work, opt->arrivals, opt->speed, opt->rate, opt->config.seed);
+    return true;
+}
+
+static bool load_model(const char *option, const char *path, kvcl_sched_model_h *model_p)
+{
+    if (kvcl_sched_model_load(path, model_p) == KVCL_OK) {
+        return true;
+    }
+    fprintf(stderr, "kvcl_sim: --%s: %s\n", option, kvcl_last_error());
+    return false;
+}
+
+/* What no option set is the model's. */
+static bool fill_config(sim_config_t *config)
+{
+    kvcl_sched_model_info_t info = KVCL_SCHED_MODEL_INFO_INIT;
+
+    if (kvcl_sched_model_info(config->model, &info) != KVCL_OK) {
+        fprintf(stderr, "kvcl_sim: --model: %s\n", kvcl_last_error());
+        return false;
+    }
+    config->pool_tokens = (config->pool_tokens == UINT64_MAX) ? (uint64_t)info.pool_tokens : config->pool_tokens;
+    config->kv_tokens   = (config->kv_tokens == UINT64_MAX) ? (uint64_t)info.kv_tokens : config->kv_tokens;
+    config->nic         = (config->nic > 0) ? config->nic : info.nic_bytes_s;
+    config->stall       = (config->stall >= 0) ? config->stall : info.stall;
+    config->overhead    = (config->overhead >= 0) ? config->overhead : info.schedule_s;
+    if ((config->nic <= 0) || (info.kv_bytes <= 0)) {
+        fprintf(stderr, "kvcl_sim: --model: it states no %s\n", (info.kv_bytes <= 0) ? "kv_bytes" : "nic; use --nic");
+        return false;
+    }
+    return true;
+}
+
+/* A policy that cannot be is refused before any work is read. */
+static bool check_policy(const sim_options_t *opt)
+{
+    kvcl_sched_params_t params = KVCL_SCHED_PARAMS_INIT;
+    kvcl_sched_h        sched;
+
+    if ((opt->compare != NULL) || (opt->paper != NULL) || (opt->fit != NULL)) {
+        return true;
+    }
+    if (kvcl_sched_create(opt->config.policy, &opt->config.guess, 1, &params, &sched) != KVCL_OK) {
+        fprintf(stderr, "kvcl_sim: --policy: %s\n", kvcl_last_error());
+        return false;
+    }
+    kvcl_sched_destroy(sched);
+    return true;
+}
+
+bool sim_options_models(sim_options_t *opt)
+{
+    if (!load_model("model", opt->model, &opt->config.model)) {
+        return false;
+    }
+    opt->config.guess      = opt->config.model;
+    opt->config.guess_path = (opt->guess != NULL) ? opt->guess : opt->model;
+    if ((opt->guess != NULL) && !load_model("guess", opt->guess, &opt->config.guess)) {
+        opt->config.guess = opt->config.model;
+        return false;
+    }
+    return fill_config(&opt->config) && check_policy(opt);
+}
+
+void sim_options_free(sim_options_t *opt)
+{
+    if (opt->config.guess != opt->config.model) {
+        kvcl_sched_model_free(opt->config.guess);
+    }
+    kvcl_sched_model_free(opt->config.model);
+}

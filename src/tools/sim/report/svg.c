@@ -1,0 +1,143 @@
+/*
+ * Owns the picture of a run: the load over time above, the shares of TTFT and TBT below. Numbers only, no text of the
+ * user, so nothing needs escaping but the policy.
+ */
+#include "config.h"
+#include "tools/sim/report/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+enum { LEFT = 70, WIDTH = 700, HEIGHT = 200, TOP = 50, GAP = 70, KEY = 190 };
+
+/* Where a panel is, and what its axes end at. */
+typedef struct panel {
+    FILE   *file;
+    int    top;
+    int    left;
+    int    width;
+    double x_most;
+    double y_most;
+} panel_t;
+
+static double round_up(double value)
+{
+    const double power = pow(10, floor(log10(fmax(value, 1e-9))));
+
+    return (value <= 0) ? 1 : ceil(value / power) * power;
+}
+
+static void put_panel(const panel_t *p, const char *title, const char *x_name)
+{
+    unsigned i;
+
+    fprintf(p->file, "<text x=\"%d\" y=\"%d\">%s</text>\n", p->left, p->top - 10, title);
+    for (i = 0; i <= 4; ++i) {
+        fprintf(p->file, "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g"
+                "</text>\n", p->left, p->top + HEIGHT - (HEIGHT * i / 4.0), p->width, p->left - 6,
+                p->top + HEIGHT - (HEIGHT * i / 4.0) + 4, p->y_most * i / 4);
+        fprintf(p->file, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.4g%s</text>\n",
+                p->left + (p->width * i / 4.0), p->top + HEIGHT + 16, p->x_most * i / 4, (i == 4) ? x_name : "");
+    }
+}
+
+static void begin_curve(const panel_t *p, const char *colour)
+{
+    fprintf(p->file, "<path fill=\"none\" stroke-width=\"1.5\" stroke=\"%s\" d=\"", colour);
+}
+
+static void put_point(const panel_t *p, bool first, double x, double y)
+{
+    fprintf(p->file, "%c%.1f %.1f", first ? 'M' : 'L', p->left + (p->width * x / p->x_most),
+            p->top + HEIGHT - (HEIGHT * fmin(y / p->y_most, 1)));
+}
+
+static void end_curve(const panel_t *p, const char *colour, unsigned row, const char *name)
+{
+    fprintf(p->file, "\"/>\n<text x=\"%d\" y=\"%d\" fill=\"%s\">%s</text>\n", LEFT + WIDTH + 14,
+            p->top + 12 + (18 * (int)row), colour, name);
+}
+
+static void put_load(FILE *file, const sim_t *sim)
+{
+    panel_t  p = {file, TOP, LEFT, WIDTH, 1, 1};
+    double   queue = 0, running = 0;
+    uint32_t i;
+
+    for (i = 0; i < sim->n_samples; ++i) {
+        queue   = fmax(queue, sim->samples[i].queue);
+        running = fmax(running, sim->samples[i].running);
+        p.x_most = fmax(p.x_most, sim->samples[i].at);
+    }
+    p.y_most = round_up(queue);
+    put_panel(&p, "Load over time: mean queue of a prefill instance, s", " s");
+    begin_curve(&p, "#c33");
+    for (i = 0; i < sim->n_samples; ++i) {
+        put_point(&p, i == 0, sim->samples[i].at, sim->samples[i].queue);
+    }
+    end_curve(&p, "#c33", 0, "prefill queue");
+    p.y_most = round_up(running);
+    begin_curve(&p, "#36c");
+    for (i = 0; i < sim->n_samples; ++i) {
+        put_point(&p, i == 0, sim->samples[i].at, sim->samples[i].running);
+    }
+    end_curve(&p, "#36c", 1, "requests that decode");
+    fprintf(file, "<text x=\"%d\" y=\"%d\" fill=\"#36c\">of an instance: top %.4g</text>\n", LEFT + WIDTH + 14,
+            TOP + 48, p.y_most);
+}
+
+static void put_shares(FILE *file, int left, const char *title, const char *x_name, const double *values, size_t n,
+                       double unit)
+{
+    panel_t  p = {file, TOP + HEIGHT + GAP, left, (WIDTH / 2) - 40, 1, 1};
+    unsigned i;
+
+    p.x_most = round_up(stats_quantile(values, n, 0.99) * unit);
+    if ((n == 0) || !isfinite(p.x_most)) {
+        return;
+    }
+    put_panel(&p, title, x_name);
+    begin_curve(&p, "#282");
+    for (i = 0; i <= 99; ++i) {
+        put_point(&p, i == 0, stats_quantile(values, n, i / 100.0) * unit, i / 100.0);
+    }
+    fprintf(file, "\"/>\n");
+}
+
+static void put_title(FILE *file, const char *text)
+{
+    fprintf(file, "<text x=\"%d\" y=\"20\">", LEFT);
+    for (; *text != '\0'; ++text) {
+        fputs((*text == '<') ? "&lt;" : (*text == '&') ? "&amp;" : "", file);
+        if ((*text != '<') && (*text != '&')) {
+            fputc(*text, file);
+        }
+    }
+    fprintf(file, "</text>\n");
+}
+
+bool report_svg(const char *path, const sim_t *sim, const sim_stats_t *stats)
+{
+    FILE *file = fopen(path, "w");
+    bool good;
+
+    if (file == NULL) {
+        fprintf(stderr, "kvcl_sim: --svg %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
+            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", LEFT + WIDTH + KEY,
+            TOP + (2 * HEIGHT) + GAP + 40);
+    put_title(file, sim->config->policy);
+    put_load(file, sim);
+    put_shares(file, LEFT, "Share of requests by TTFT", " s", stats->ttft, stats->n_ttft, 1);
+    put_shares(file, LEFT + (WIDTH / 2) + 20, "Share of requests by TBT", " ms", stats->tbt, stats->n_tbt, 1e3);
+    fprintf(file, "</svg>\n");
+    good = (ferror(file) == 0);
+    good = (fclose(file) == 0) && good;
+    if (!good) {
+        fprintf(stderr, "kvcl_sim: --svg %s: it could not be written\n", path);
+    }
+    return good;
+}

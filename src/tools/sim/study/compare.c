@@ -1,0 +1,151 @@
+/*
+ * Owns the comparison of policies and the search for the highest speed: between speeds that hold and do not, by halves,
+ * to 1%.
+ */
+#include "config.h"
+#include "tools/sim/report/report.h"
+#include "tools/sim/study/studies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SPEED_MOST  64.0
+#define SPEED_LEAST (1.0 / 64)
+#define NEAR        1.01
+
+bool study_run(sim_t *sim, const sim_config_t *config, work_t *work, sim_stats_t *stats)
+{
+    memset(stats, 0, sizeof(*stats));
+    return sim_open(sim, config, work) && sim_go(sim) && stats_make(stats, sim);
+}
+
+static bool compare_one(const sim_options_t *opt, const sim_config_t *config, work_t *work, json_out_t *json)
+{
+    sim_t       sim;
+    sim_stats_t stats;
+    const bool  good = study_run(&sim, config, work, &stats);
+
+    if (good && opt->json) {
+        json_open(json, NULL, '{');
+        report_json(json, &sim, &stats, opt->cdf);
+        json_close(json, '}');
+    } else if (good) {
+        report_line(stdout, &sim, &stats);
+        fflush(stdout);
+    }
+    stats_free(&stats);
+    sim_close(&sim);
+    return good;
+}
+
+/* A copy of the next policy of the list, which moves on; NULL at its end. */
+static char *next_policy(const char **list_p)
+{
+    const char *list = *list_p + strspn(*list_p, " \t\n");
+    size_t     len   = strcspn(list, " \t\n");
+
+    *list_p = list + len;
+    return (len != 0) ? strndup(list, len) : NULL;
+}
+
+bool study_compare(const sim_options_t *opt, work_t *work)
+{
+    sim_config_t config = opt->config;
+    const char   *list  = opt->compare;
+    json_out_t   json   = {stdout, 0};
+    bool         good   = true;
+    char         *policy;
+
+    if (opt->json) {
+        json_begin(&json, stdout);
+        json_open(&json, "runs", '[');
+    } else {
+        report_head(stdout);
+    }
+    while (good && ((policy = next_policy(&list)) != NULL)) {
+        config.policy = policy;
+        good          = compare_one(opt, &config, work, &json);
+        free(policy);
+    }
+    if (opt->json) {
+        json_close(&json, ']');
+        json_end(&json);
+    }
+    return good;
+}
+
+/* Arrivals at another speed than they are now. */
+static void change_speed(work_t *work, double from, double to)
+{
+    size_t i;
+
+    for (i = 0; i < work->n; ++i) {
+        work->requests[i].arrival *= from / to;
+    }
+}
+
+/* Whether a speed holds. *good_p: the share of good requests, of *tokens_p the tokens. False: a failure. */
+static bool try_speed(const sim_config_t *config, work_t *work, double *good_p, double *tokens_p)
+{
+    sim_t       sim;
+    sim_stats_t stats;
+    const bool  good = study_run(&sim, config, work, &stats);
+
+    *good_p   = (good && !sim.overloaded) ? stats_good(&stats.all) : 0;
+    *tokens_p = (good && !sim.overloaded && (stats.all.tokens > 0)) ? stats.all.good_tokens / stats.all.tokens : 0;
+    stats_free(&stats);
+    sim_close(&sim);
+    return good;
+}
+
+static bool sweep_one(const sim_options_t *opt, const sim_config_t *config, work_t *work)
+{
+    const double own = work_rate(work);
+    double       low = 0, high = 0, speed = 1, at = 1, good, tokens, best = 0, best_tokens = 0;
+
+    while (((low == 0) && (speed >= SPEED_LEAST)) || ((high == 0) && (speed <= SPEED_MOST)) ||
+           ((low > 0) && (high > low * NEAR))) {
+        change_speed(work, at, speed);
+        at = speed;
+        if (!try_speed(config, work, &good, &tokens)) {
+            change_speed(work, at, 1);
+            return false;
+        }
+        if (good >= opt->sweep) {
+            low         = speed;
+            best        = good;
+            best_tokens = tokens;
+        } else {
+            high = speed;
+        }
+        if (((low == 0) && (speed < SPEED_LEAST)) || ((high == 0) && (speed > SPEED_MOST))) {
+            break;
+        }
+        speed = (low == 0) ? speed / 2 : (high == 0) ? speed * 2 : (low + high) / 2;
+    }
+    change_speed(work, at, 1);
+    printf("%7.3f %10.2f %6.1f%% %7.1f%%  %s\n", low * opt->speed, own * low, 100 * best, 100 * best_tokens,
+           config->policy);
+    fflush(stdout);
+    return true;
+}
+
+bool study_sweep(const sim_options_t *opt, work_t *work)
+{
+    sim_config_t config = opt->config;
+    const char   *list  = opt->compare;
+    bool         good   = true;
+    char         *policy;
+
+    printf("  speed requests/s   good   tokens  policy (highest speed with %.1f%% of the requests good)\n",
+           100 * opt->sweep);
+    if (list == NULL) {
+        return sweep_one(opt, &config, work);
+    }
+    while (good && ((policy = next_policy(&list)) != NULL)) {
+        config.policy = policy;
+        good          = sweep_one(opt, &config, work);
+        free(policy);
+    }
+    return good;
+}

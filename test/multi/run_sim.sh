@@ -1,0 +1,169 @@
+#!/bin/sh
+# kvcl_sim: runs are the same byte for byte, policies and the published experiments run, a log replays to the same
+# decisions, requests of a dead instance are the only ones lost, and bad options, traces and logs are refused by name.
+#   gate   generated traces; the published ones in part, if they are there (KVCL_TRACES or ../shared/traces)
+#   night  the same on the whole published traces
+set -eu
+: "${top_builddir:?}" "${top_srcdir:?}"
+sim="$top_builddir/src/tools/kvcl_sim --model $top_srcdir/contrib/sched/llama3-70b-8xa800.model"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+passed=0 failed=0
+ring=${TEST_RING:-gate}
+
+# says NAME STATUS PATTERN COMMAND...: exit status, and a line of stdout or stderr.
+says() {
+  name=$1 want=$2 pattern=$3
+  shift 3
+  got=0
+  "$@" >"$tmp/out" 2>&1 || got=$?
+  if [ "$got" = "$want" ] && { [ -z "$pattern" ] || grep -qE -- "$pattern" "$tmp/out"; }; then
+    passed=$((passed + 1))
+  else
+    echo "FAILED: $name: status $got, wanted $want and \"$pattern\":"
+    head -5 "$tmp/out"
+    failed=$((failed + 1))
+  fi
+}
+
+same() {
+  if cmp -s "$2" "$3"; then
+    passed=$((passed + 1))
+  else
+    echo "FAILED: $1"
+    failed=$((failed + 1))
+  fi
+}
+
+field() {
+  sed -n "s/.*\"$1\": \([-0-9.a-z]*\).*/\1/p" "$tmp/out"
+}
+
+# holds NAME EXPRESSION: awk's.
+holds() {
+  if awk "BEGIN { exit !($2) }" </dev/null; then
+    passed=$((passed + 1))
+  else
+    echo "FAILED: $1: not $2"
+    failed=$((failed + 1))
+  fi
+}
+
+# The same seed gives the same bytes; another one does not.
+# shellcheck disable=SC2086 # $sim is words
+{
+for mode in trace poisson spread; do
+  $sim --requests 2000 --arrivals $mode --policy prefill=global --noise 0.2 --seed 7 --json >"$tmp/a"
+  $sim --requests 2000 --arrivals $mode --policy prefill=global --noise 0.2 --seed 7 --json >"$tmp/b"
+  same "two runs by $mode differ" "$tmp/a" "$tmp/b"
+done
+$sim --requests 2000 --policy prefill=global --noise 0.2 --seed 8 --json >"$tmp/b"
+if cmp -s "$tmp/a" "$tmp/b"; then
+  echo "FAILED: another seed gives the same run"
+  failed=$((failed + 1))
+fi
+
+# Every policy of the table runs, and none loses a request.
+$sim --list | while read -r kind name _; do
+  echo "$kind=$name"
+done >"$tmp/policies"
+holds "the table has policies" "$(wc -l <"$tmp/policies") > 5"
+for policy in $(cat "$tmp/policies"); do
+  says "policy $policy" 0 '"lost": 0' $sim --requests 1000 --generate agent --policy "$policy" --ttft 30 \
+    --tbt 0.2 --json
+done
+says "side by side" 0 'prefill=global' $sim --requests 500 --compare "prefill=load prefill=global"
+says "sweep" 0 '^ *[0-9.]+ +[0-9.]+ +(9|100)[0-9.]*%' $sim --requests 1000 --sweep 0.9 --ttft 10 --policy prefill=global
+
+# Kinds of clusters.
+says "pipelines" 0 'of 4 nodes' $sim --requests 500 --prefill 8 --group 4 --chunk 2K
+says "coupled" 0 'good +100' $sim --requests 500 --prefill 0 --decode 0 --coupled 16 --chunk 2K
+says "coupled, whole prefills" 0 'good +100' $sim --requests 500 --prefill 0 --decode 0 --coupled 16
+says "closed loop" 0 'offered +500' $sim --requests 500 --arrivals closed --clients 20 --think 1
+says "index lag" 0 'fetched' $sim --requests 500 --lag 1 --policy prefill=global
+says "little room for KV" 0 'good +100' $sim --requests 500 --kv 200000 --decode 2
+says "unlimited pools" 0 ' 0 evicted' $sim --requests 500 --pool unlimited
+says "serial" 0 'good' $sim --requests 200 --serial --stall 1
+says "overload" 0 'OVERLOADED.*would hold' $sim --requests 3000 --speed 50 --prefill 1 --overload 60
+says "picture" 0 'good' $sim --requests 200 --svg "$tmp/a.svg" --cdf
+says "the picture is SVG" 0 '</svg>' cat "$tmp/a.svg"
+
+# A slower network costs time; fewer nodes as well.
+$sim --requests 1000 --nic 10 --json >"$tmp/out" && slow=$(field queue_s)
+$sim --requests 1000 --prefill 2 --json >"$tmp/out"
+few=$(field queue_s)
+$sim --requests 1000 --prefill 16 --json >"$tmp/out"
+many=$(field queue_s)
+holds "fewer nodes have longer queues" "$few > 2 * $many && $slow >= 0"
+
+# Instances that die, join and slow down: only what was on the dead one is lost.
+$sim --requests 2000 --speed 3 --fault die:3@100,join:5@50,slow:1:3@20 --detect 2 --json >"$tmp/out"
+holds "few are lost" "$(field lost) > 0 && $(field lost) < 80"
+holds "some are decided again" "$(field decided_again) >= 0"
+$sim --requests 2000 --speed 3 --fault die:12@100 --json >"$tmp/out"
+holds "few are lost with a decode instance" "$(field lost) > 0 && $(field lost) < 80"
+
+# The log.
+for policy in prefill=global prefill=random,admit=all; do
+  says "log $policy" 0 good $sim --requests 1000 --policy $policy --noise 0.1 --fault die:2@60 --log "$tmp/log"
+  says "replay $policy" 0 ' 0 different' $sim --replay-log "$tmp/log"
+done
+sed '/^= 1 /{s/^= 1 [0-9]* [0-9]*/= 1 0 99/;:a;n;ba}' "$tmp/log" >"$tmp/changed"
+says "another answer is found" 1 ' 1 different, the first in line' $sim --replay-log "$tmp/changed"
+sed '5s/^\(. [^ ]* \)[^ ]*/\1x/' "$tmp/log" >"$tmp/changed"
+says "a bad log" 2 'changed:[0-9]+:[0-9]+: ' $sim --replay-log "$tmp/changed"
+says "no log" 2 'the first line must be' $sim --replay-log "$0"
+
+# A fit.
+awk 'BEGIN { srand(1); print "tokens,cached,prefill_s,batch,context,step_s"
+  for (i = 0; i < 300; ++i) { n = 500 + int(rand() * 60000); p = int(n * rand()); m = n - p; b = 1 + i % 40
+    printf "%d,%d,%.9f,%d,%d,%.9f\n", n, p, 0.05 + 2e-4 * m + 1e-9 * m * (n + p) + 1e-6 * p, b, b * n,
+           0.02 + 3e-4 * b + 2e-8 * b * n } }' >"$tmp/measured.csv"
+says "fit" 0 'prefill: 300 measurements, 60 of them held out; 9 of 10 of these are within 0\.0%' \
+  $sim --fit "$tmp/measured.csv" --out "$tmp/fitted.model"
+says "the fitted model" 0 '^prefill 0\.05 0\.0002 1e-09 1e-06|^prefill 0\.0(5|49999)' cat "$tmp/fitted.model"
+says "it can be used" 0 fitted $sim --model "$tmp/fitted.model" --requests 200
+printf 'tokens,cached,prefill_s\n1,2,3\n' >"$tmp/bad.csv"
+says "more cached than there are" 2 'bad.csv:2:1: more tokens cached' $sim --fit "$tmp/bad.csv"
+
+# Bad input.
+says "unknown option" 2 'did you mean --policy' $sim --polcy x
+says "unknown policy" 2 'no such policy' $sim --policy prefill=globl
+says "no file" 2 'no/such: No such file' $sim --trace no/such
+says "no model" 2 'model no/such/model' "$top_builddir/src/tools/kvcl_sim" --model no/such/model
+says "bad fault" 2 'is not die:N@SECOND' $sim --fault explode:1@2
+says "no such instance" 2 'no instance 99' $sim --fault die:99@2
+says "bad arrivals" 2 'is not trace, spread, poisson or closed' $sim --arrivals often
+says "closed without clients" 2 'need each other' $sim --arrivals closed
+says "no prefill" 2 'need 1 or more each' $sim --prefill 0
+says "unknown experiment" 2 'is not fig5' $sim --paper fig99
+printf '{"timestamp": 0, "input_length": x}\n' >"$tmp/bad.jsonl"
+says "bad JSON" 2 'bad.jsonl:1: ' $sim --trace "$tmp/bad.jsonl"
+printf 'arrival,in,out\n0,10,2\n1,10,many\n' >"$tmp/bad.csv"
+says "bad CSV" 2 'bad.csv:3:6: "many" is not a number' $sim --trace "$tmp/bad.csv"
+printf 'arrival,in,out,class\n0,1000,2,3\n1.5,200000,1,0\n1.5,10,20,3\n' >"$tmp/good.csv"
+says "CSV" 0 'offered +3 ' $sim --trace "$tmp/good.csv"
+
+# The published traces.
+traces=${KVCL_TRACES:-$top_srcdir/../shared/traces}
+[ -f "$traces/synthetic_trace.jsonl" ] || traces=/work/shared/traces
+if [ -f "$traces/synthetic_trace.jsonl" ]; then
+  part=
+  [ "$ring" = night ] || part='--requests 2000'
+  $sim --paper fig9 --trace "$traces" >"$tmp/fig9"
+  says "fig. 9 is within 0.04" 1 '' grep -E '[+-]0\.(0[4-9]|[1-9])' "$tmp/fig9"
+  $sim --paper fig15 --trace "$traces" >"$tmp/out"
+  holds "fig. 15 is within 10% at 6P to 11P" "$(awk '/^ *([6-9]|1[01])P/ && ($(NF - 4) < 0.9 || $(NF - 4) > 1.1) { ++n }
+    END { print n + 0 }' "$tmp/out") == 0"
+  says "fig. 5" 0 '^7P' $sim --paper fig5 --trace "$traces" $part
+  says "fig. 10" 0 'synthetic +global' $sim --paper fig10 --trace "$traces" $part
+  says "fig. 13" 0 'no cache' $sim --paper fig13 --trace "$traces" $part
+else
+  echo "SKIP: the published traces are not there"
+fi
+says "no traces" 1 'needs --trace FOLDER' $sim --paper fig15 --trace "$tmp"
+}
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
