@@ -1,5 +1,5 @@
-"""The calls between LMCache or SGLang and kvcl, read in the installed sources, beside those in calls.golden: a version
-with another contract is noticed by name, before it fails in a serving process.
+"""The calls between engines or torch and kvcl, read in the installed sources, beside those in calls.golden: a version
+with another contract is noticed by name, before it fails in a serving process. (vLLM's connector: vllm_calls.py.)
 
 calls.py GOLDEN FOLDER...: FOLDERs are site-packages. --write GOLDEN: write what is found. Needs no package of theirs.
 """
@@ -33,6 +33,17 @@ METHODS = [
     ("sglang", "sglang/srt/disaggregation/common/conn.py", "CommonKVReceiver",
      ("clear", "disconnect_endpoint", "send_metadata")),
     ("sglang", "sglang/srt/plugins/hook_registry.py", "HookRegistry", ("register",)),
+    ("vllm", "vllm/v1/kv_offload/tiering/base.py", "SecondaryTierManager", None),
+    ("vllm", "vllm/v1/kv_offload/tiering/base.py", "TransferJob", None),
+    ("vllm", "vllm/v1/kv_offload/tiering/base.py", "JobResult", None),
+    ("vllm", "vllm/v1/kv_offload/tiering/async_lookup.py", "AsyncLookupManager",
+     ("__init__", "batch_lookup", "lookup", "flush", "drain_results", "mark_miss", "cleanup", "shutdown")),
+    ("vllm", "vllm/distributed/kv_transfer/kv_connector/v1/metrics.py", "KVConnectorStats", None),
+    ("vllm", "vllm/distributed/kv_transfer/kv_connector/v1/metrics.py", "KVConnectorPromMetrics", None),
+    ("torch", "torch/_C/_distributed_c10d.pyi", "ProcessGroup",
+     ("all_gather_single", "all_gather_single_coalesced", "all_to_all_single", "allgather", "allreduce",
+      "allreduce_coalesced", "alltoall", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce",
+      "reduce_scatter", "reduce_scatter_single", "reduce_scatter_single_coalesced", "scatter", "send")),
 ]
 
 

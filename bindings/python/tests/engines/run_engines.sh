@@ -7,7 +7,7 @@
 #   TEST_MOONCAKE=DIR a checkout of kvcache-ai/Mooncake, for the tests that it has
 #   TEST_MODEL=DIR    a model; by default a tiny one is made (model.py)
 #   top_srcdir, top_builddir, PYTHON: as for the other tests. Python must have the version of the environments.
-# calls   the calls of LMCache and SGLang are those that KVCL was written for (calls.golden)
+# calls   the calls of the engines and torch are those that KVCL was written for (calls.golden)
 # check   LMCache's own checker of second levels, and its `bench l2` with verification
 # vllm    vLLM over LMCache over KVCL: the server of LMCache starts anew in between, so that all comes from KVCL's tier
 # lost    vLLM over LMCache over a kvcl_serve that is killed: misses, the same tokens, and the next kvcl_serve is used
@@ -89,7 +89,7 @@ part_calls() {
   rc=$?
   grep -E '^(FAIL|SKIP)' calls.log
   if [ $rc = 0 ]; then
-    ok "the calls of LMCache and SGLang are as they were"
+    ok "the calls of the engines are as they were"
   else
     grep -q '^FAIL' calls.log || tail -n 5 calls.log
     no "calls: see which; kvcl and tests/engines/calls.golden may need a change"

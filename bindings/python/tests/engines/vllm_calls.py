@@ -95,8 +95,9 @@ class Blocks:
 class Fake:
     """An engine: its memory, both sides of the connector, and one method for each step."""
 
-    def __init__(self, role, overlap=False, events=True, **options):
-        """overlap: of steps (asynchronous scheduling). events: stored blocks are told."""
+    def __init__(self, role, overlap=False, events=True, other=None, **options):
+        """overlap: of steps (asynchronous scheduling). events: stored blocks are told. other(config, kv) changes vLLM's
+        configurations before the connector sees them."""
         from kvcl.vllm import KVCLConnector
         options = {"match_timeout": 60.0, "timeout": 60.0, **options}
         transfer = NS(kv_connector_extra_config=options, kv_load_failure_policy="",
@@ -110,6 +111,8 @@ class Fake:
             scheduler_config=NS(async_scheduling=overlap))
         kv = NS(kv_cache_groups=[NS(kv_cache_spec=FullAttentionSpec(), layer_names=LAYERS)], num_blocks=BLOCKS,
                 kv_cache_layout="LBHNC", hash_block_size=None)
+        if other is not None:
+            other(config, kv)
         self.memory = {name: torch.zeros(BLOCKS, HEADS, TOKENS, CONTENT, dtype=torch.bfloat16) for name in LAYERS}
         self.worker = KVCLConnector(config, KVConnectorRole.WORKER, kv)
         self.worker.register_kv_caches(self.memory)
@@ -259,6 +262,71 @@ def choice_calls(store):
         fake.scheduler.shutdown()
 
 
+def differ(**changes):
+    """What changes attributes of model_config, or of the part whose name a value's key begins with."""
+    def other(config, kv):
+        for name, value in changes.items():
+            part, _, field = name.partition("__")
+            if part == "spec":
+                kv.kv_cache_groups[0].kv_cache_spec = type("FullAttentionSpec", (FullAttentionSpec,), {field: value})()
+            elif part == "kv":
+                setattr(kv, field, value)
+            else:
+                setattr(getattr(config, part), field, value)
+    return other
+
+
+# A field by which engines of one store differ: how the line names it, and what is changed.
+OTHERS = [
+    ("model is 'other' here and 'm' there", differ(model_config__model="other")),
+    ("revision is 'b' here and '' there", differ(model_config__revision="b")),
+    ("quantization is 'awq' here and '' there", differ(model_config__quantization="awq")),
+    ("config is", differ(model_config__hf_text_config=NS(to_dict=lambda: {"rope_theta": 5}))),
+    ("dtype is 'torch.float16' here and 'torch.bfloat16' there", differ(spec__dtype=torch.float16)),
+    ("cache dtype is 'fp8' here and 'auto' there", differ(cache_config__cache_dtype="fp8")),
+    (f"block size is {2 * TOKENS} here and {TOKENS} there", differ(spec__block_size=2 * TOKENS)),
+    ("hash is 'xxhash' here and 'sha256' there", differ(cache_config__prefix_caching_hash_algo="xxhash")),
+    ("tensor-parallel size is 2 here and 1 there",
+     lambda config, kv: differ(parallel_config__tensor_parallel_size=2, kv__kv_cache_layout="BLNHC")(config, kv)),
+]
+
+
+def other_calls(store):
+    """Engines that share a store and differ in a field: the later one finds nothing, and says which field."""
+    lines = engine.Lines()
+    for layout in ("LBHNC", "BLNHC"):  # in the other one the tensor-parallel size is a field
+        lines.lines.clear()
+        first = Fake("kv_both", store=store.file, tenant=f"others {layout}", other=differ(kv__kv_cache_layout=layout))
+        until(first.ready)
+        sent = set()
+        keep = first.run(request("a", 100), list(range(10, 17)), first.fill)[2][0]
+        until(lambda first=first, sent=sent, keep=keep: sent.update(first.step().finished_sending) or "a" in sent
+              or not keep)
+        same = Fake("kv_both", store=store.file, tenant=f"others {layout}", other=differ(kv__kv_cache_layout=layout))
+        until(same.ready)
+        same.scheduler.on_new_request(request("b", 100))
+        found = same.matched(request("b", 100))[0]
+        check(f"{layout}: an engine that differs in nothing finds the blocks, and says nothing",
+              found > 0 and not lines.having("shares blocks with this one"), (found, lines.lines))
+        same.worker.shutdown()
+        same.scheduler.shutdown()
+        for said, other in OTHERS:
+            if ("tensor-parallel" in said) != (layout == "BLNHC"):
+                continue
+            lines.lines.clear()
+            second = Fake("kv_both", store=store.file, tenant=f"others {layout}", other=other)
+            until(lambda second=second: second.scheduler._link.ready())
+            second.scheduler.on_new_request(request("b", 100))
+            tokens, _ = second.matched(request("b", 100))
+            told = [line for line in lines.having("shares blocks with this one") if said in line]
+            check(f"an engine whose {said.partition(' is')[0]} differs finds nothing, and says so",
+                  tokens == 0 and told, (tokens, lines.lines))
+            second.worker.shutdown()
+            second.scheduler.shutdown()
+        first.worker.shutdown()
+        first.scheduler.shutdown()
+
+
 def handover_calls():
     first, second = Fake("kv_producer", store="none"), Fake("kv_consumer", store="none", handover_timeout=5.0)
     first.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): first.worker.get_handshake_metadata()})
@@ -360,6 +428,7 @@ def main():
     store = engine.Server(block=PART, file=os.path.abspath("calls"))
     store_calls(store)
     choice_calls(store)
+    other_calls(store)
     handover_calls()
     event_calls()
     times(store)
