@@ -3,6 +3,7 @@ time; PATIENCE only ends a run that hangs."""
 import json
 import os
 import queue
+import random
 import secrets
 import signal
 import socket
@@ -12,6 +13,18 @@ import threading
 import time
 
 PATIENCE = 120.0
+
+
+def free_port():
+    """Below those that the kernel gives to connections, which may take it until the ranks listen."""
+    for port in random.sample(range(20000, 32000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+    raise Stuck("no free port")
 
 
 class Stuck(Exception):
@@ -66,9 +79,7 @@ class Ranks:
         with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
             file.write(secrets.token_hex(32))
         address = hosts.address(0) if hosts else "127.0.0.1"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.environment = {**os.environ, "KVCL_VIEWS": "yes", "KVCL_SECRET_FILE": secret, "KVCL_PATH": plan["path"],
                             "KVCL_NET": "kvcl0" if hosts else "lo", "KVCL_SIZE": str(plan["ranks"]),
                             "KVCL_RENDEZVOUS": f"tcp://{address}:{port}", "KVCL_BOOT_TIMEOUT": "60s"}
