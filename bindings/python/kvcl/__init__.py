@@ -32,7 +32,7 @@ well (include/kvcl/kvcl.h); in short:
 - Errors are exceptions, all of them KvclError: .status says which.
 """
 
-from . import _load, ep
+from . import _load, ep, sched
 from ._cache import Cache, Layout
 from ._client import Call, Layers, StoreClient
 from ._comm import Comm, MemoryInfo, RankState, RecvInfo

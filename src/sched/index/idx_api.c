@@ -147,6 +147,16 @@ void kvcl_sched_index_destroy(kvcl_sched_index_h index)
 
 /* ---- keys ---- */
 
+enum { AHEAD = 4 }; /* keys whose words are on their way */
+
+static void ahead(kvcl_sched_index_h index, const kvcl_key_t *keys, size_t i, size_t n)
+{
+    if (i + AHEAD < n) {
+        kvcl_idx_prefetch(atomic_load_explicit(&index->table, memory_order_relaxed),
+                          kvcl_idx_hash(index, &keys[i + AHEAD]));
+    }
+}
+
 static kvcl_status_t change_check(kvcl_sched_index_h index, uint32_t source, uint32_t tier, const kvcl_key_t *keys,
                                   size_t n, const char *call, kvcl_idx_source_t **source_p)
 {
@@ -179,6 +189,7 @@ kvcl_status_t kvcl_sched_index_add(kvcl_sched_index_h index, uint32_t source, ui
     if (status == KVCL_OK) {
         from->info.stored += n;
         for (i = 0; i < n; ++i) {
+            ahead(index, keys, i, n);
             one    = kvcl_idx_hold(index, from, &keys[i], KVCL_IDX_DEPTHS, 0, 1u << tier);
             status = (one != KVCL_OK) ? one : status;
         }
@@ -206,6 +217,7 @@ kvcl_status_t kvcl_sched_index_remove(kvcl_sched_index_h index, uint32_t source,
     status = change_check(index, source, tier, keys, n, "kvcl_sched_index_remove", &from);
     for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
         ++from->info.removed;
+        ahead(index, keys, i, n);
         id = kvcl_idx_find(index, &keys[i]);
         if (id != KVCL_IDX_NO_BLOCK) {
             kvcl_idx_let_go(index, from, id, 0, 1u << tier);

@@ -51,7 +51,7 @@ void kvcl_idx_held_put(kvcl_idx_held_t *held, uint64_t hash, uint32_t id)
 
 kvcl_status_t kvcl_idx_held_room(kvcl_idx_held_t *held, bool by_hash)
 {
-    kvcl_idx_held_t larger = {.cap = held->cap + held->cap / 2, .n = 0};
+    kvcl_idx_held_t larger = {.cap = held->cap + held->cap / 4, .n = 0};
     uint64_t        i;
 
     if (held->n + 1 <= held->cap / 5 * 4) {

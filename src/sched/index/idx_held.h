@@ -1,7 +1,7 @@
 /*
  * The blocks that one source holds: a table of block numbers, by the hash that the source's engine names them by, or by
- * the number itself. Open addressing with linear probing; a removal moves later entries back. It grows by half when it
- * is 4/5 full. No lock: the index's.
+ * the number itself. Open addressing with linear probing; a removal moves later entries back. It grows by a
+ * quarter when it is 4/5 full. No lock: the index's.
  */
 #ifndef KVCL_SCHED_INDEX_IDX_HELD_H
 #define KVCL_SCHED_INDEX_IDX_HELD_H

@@ -12,12 +12,12 @@ enum { FIRST_CAP = 1024, MOVE = 16 };
 
 static bool is_full(const kvcl_idx_table_t *table, uint64_t words)
 {
-    return words > table->cap / 4 * 3;
+    return words > table->cap / 5 * 4;
 }
 
 kvcl_idx_table_t *kvcl_idx_table_new(kvcl_sched_index_h index, uint64_t live)
 {
-    uint64_t         cap = live / 5 * 9; /* 5/9 full, until it is 3/4 full */
+    uint64_t         cap = live / 2 * 3; /* 2/3 full, until it is 4/5 full */
     kvcl_idx_table_t *table;
 
     cap   = (cap < FIRST_CAP) ? FIRST_CAP : cap;

@@ -293,6 +293,13 @@ PyObject     *kvpy_ep_weights_sum(PyObject *module, PyObject *args);
 PyObject     *kvpy_ep_restore(PyObject *module, PyObject *args);
 PyObject     *kvpy_ep_settle(PyObject *module, PyObject *args);
 
+/* sched/sched.c, sched/sched_index.c */
+PyTypeObject *kvpy_make_index(void), *kvpy_make_sched(void);
+PyObject     *kvpy_sched_root(PyObject *module, PyObject *args);
+PyObject     *kvpy_sched_policies(PyObject *module, PyObject *none);
+PyObject     *kvpy_sched_model(PyObject *module, PyObject *arg);
+PyObject     *kvpy_sched_times(PyObject *module, PyObject *args);
+
 /** The arguments blocks, layers (None or (first, end)), heads and tokens. Free the ids with kvpy_sel_free. */
 int   kvpy_sel(PyObject *blocks, PyObject *layers, PyObject *heads, PyObject *tokens, kvcl_sel_t *sel);
 void  kvpy_sel_free(kvcl_sel_t *sel);

@@ -26,6 +26,7 @@ PyMODINIT_FUNC PyInit__kvcl(void)
     static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "kvcl._kvcl",
                                      "The C half of kvcl: use the classes of the package instead.", -1,
                                      kvpy_query_methods, NULL, NULL, NULL, NULL};
+    static PyTypeObject *index_type, *sched_type;
     PyObject *module = PyModule_Create(&def);
 
     if ((module == NULL) || (add_type(module, "Region", kvpy_make_region, &kvpy_region_type) != 0) ||
@@ -37,6 +38,8 @@ PyMODINIT_FUNC PyInit__kvcl(void)
         (add_type(module, "Store", kvpy_make_store, &kvpy_store_type) != 0) ||
         (add_type(module, "Experts", kvpy_make_experts, &kvpy_experts_type) != 0) ||
         (add_type(module, "Transfer", kvpy_make_xfer, &kvpy_xfer_type) != 0) ||
+        (add_type(module, "SchedIndex", kvpy_make_index, &index_type) != 0) ||
+        (add_type(module, "Sched", kvpy_make_sched, &sched_type) != 0) ||
         (add_type(module, "Request", kvpy_make_request, &kvpy_request_type) != 0) ||
         (add_type(module, "Queue", kvpy_make_queue, &kvpy_queue_type) != 0) ||
         (PyModule_AddIntConstant(module, "ANY_SOURCE", KVCL_ANY_SOURCE) != 0) ||

@@ -382,5 +382,9 @@ PyMethodDef kvpy_query_methods[] = {
     {"ep_restore", kvpy_ep_restore, METH_VARARGS,
      "ep_restore(params, weights, old, moves, n, blocks): how many are missing"},
     {"ep_settle", kvpy_ep_settle, METH_VARARGS, "ep_settle(params, weights, moves, n, blocks)"},
+    {"sched_root", kvpy_sched_root, METH_VARARGS, "sched_root(salt, model, lora, tenant, extra, group)"},
+    {"sched_policies", kvpy_sched_policies, METH_NOARGS, "[(name, kind, desc, source)]"},
+    {"sched_model", kvpy_sched_model, METH_O, "(name, source, prefill, decode and transfer error, kv_bytes)"},
+    {"sched_times", kvpy_sched_times, METH_VARARGS, "sched_times(model, n, cached, batch, context)"},
     {"layout_compatible", l_compatible, METH_VARARGS, "BadLayout if whole blocks of both are not the same thing."},
     {NULL, NULL, 0, NULL}};
