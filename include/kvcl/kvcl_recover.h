@@ -3,9 +3,9 @@
  * of MPI communication capability", IJHPCA 2013). All of it needs KVCL_VIEWS=yes (kvcl_view.h), and communicators of
  * one job.
  *
- * Errors are local: a rank that works with a failed one gets KVCL_ERR_RANK_FAILED, others get nothing. The ranks then
- * agree on what they know (kvcl_comm_agree), and go on with those that are left (kvcl_comm_shrink), or by the view's
- * mask over the old numbers (kvcl_comm_active).
+ * Errors are local: a rank that works with a failed one gets KVCL_ERR_RANK_FAILED, others get nothing. It may end the
+ * communicator's operations on all ranks (kvcl_comm_revoke). The ranks then agree on what they know (kvcl_comm_agree),
+ * and go on with those that are left (kvcl_comm_shrink), or by the view's mask over the old numbers (kvcl_comm_active).
  */
 #ifndef KVCL_RECOVER_H
 #define KVCL_RECOVER_H
@@ -30,6 +30,28 @@ KVCL_API kvcl_status_t kvcl_comm_get_failed(kvcl_comm_h comm, int *ranks, int ca
  * @return as kvcl_comm_get_failed(), and KVCL_ERR_NO_MEMORY.
  */
 KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_p) KVCL_MUST_CHECK;
+
+/**
+ * Revoke comm on all ranks, for ever. One rank calls it, or several; it waits for none of them. All operations of comm
+ * that are in progress end with KVCL_ERR_REVOKED, on every living rank as soon as it hears of it: collectives, sends,
+ * recvs, probes, notifications, and gets and puts that name comm. Later ones return KVCL_ERR_REVOKED at once, and send
+ * nothing. Every rank that hears of it tells the others, so that all learn it if one has that lives on. A rank that has
+ * not made comm yet finds it revoked then. The world can be revoked too.
+ *
+ * kvcl_comm_agree(), kvcl_comm_shrink() and the local calls go on working. Memory imported over comm, stores opened
+ * over it, and communicators made from it are objects of their own, and are not revoked. A collective that ends waits up
+ * to 2 s for a silent rank that may still read its buffer. Any thread, also in a callback; does not block.
+ * @return KVCL_OK (also if it was revoked before), KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set),
+ *         KVCL_ERR_INVALID_PARAM (a communicator of another job).
+ */
+KVCL_API kvcl_status_t kvcl_comm_revoke(kvcl_comm_h comm) KVCL_MUST_CHECK;
+
+/**
+ * Has comm been revoked, as this rank knows? Local; any thread; does not block.
+ * @param [out] revoked_p  1: yes; 0: no, which it always is without KVCL_VIEWS.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_comm_is_revoked(kvcl_comm_h comm, int *revoked_p) KVCL_MUST_CHECK;
 
 /**
  * All living ranks of comm agree on the bits that are set in every rank's *flags. Collective: all call it, and

@@ -62,7 +62,8 @@ KVCL_BEGIN_DECLS
     X(ERR_INTERNAL, -24, "internal error, please report it")                                       \
     X(ERR_WAIT_TIMEOUT, -25, "the wait's time is up; the operation goes on")                       \
     X(ERR_DEAD_HANDLE, -26, "the handle is dead: its object was freed already")                    \
-    X(ERR_NO_QUORUM, -27, "too few ranks are reachable to decide")
+    X(ERR_NO_QUORUM, -27, "too few ranks are reachable to decide")                                 \
+    X(ERR_REVOKED, -28, "the communicator was revoked")
 
 #define KVCL_STATUS_ENUM(_name, _value, _text) KVCL_##_name = (_value),
 typedef enum { KVCL_STATUS_MAP(KVCL_STATUS_ENUM) } kvcl_status_t;

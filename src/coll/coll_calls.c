@@ -152,7 +152,7 @@ static kvcl_status_t start(kvcl_coll_call_t *call, const kvcl_xfer_params_t *par
     kvcl_status_t status = kvcl_xfer_params(params, call->call, &call->params);
 
     if (status == KVCL_OK) {
-        status = kvcl_comm_check(call->comm, call->root, call->name);
+        status = kvcl_comm_check_op(call->comm, call->root, call->name);
     }
     if ((status == KVCL_OK) && call->comm->inter) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);

@@ -323,7 +323,9 @@ static void on_ack(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t 
 
 kvcl_status_t kvcl_coll_error_of(int32_t status)
 {
-    return ((status < 0) && (status >= KVCL_ERR_INTERNAL)) ? (kvcl_status_t)status : KVCL_ERR_CANCELED;
+    const bool is_one = ((status < 0) && (status >= KVCL_ERR_INTERNAL)) || (status == KVCL_ERR_REVOKED);
+
+    return is_one ? (kvcl_status_t)status : KVCL_ERR_CANCELED;
 }
 
 /* A peer that no longer knows the communicator, or not yet, names no rank. */

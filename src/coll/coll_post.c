@@ -306,6 +306,7 @@ static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_coll_op_t *op, kv
     status = check_epoch(call, cc);
     status = (status == KVCL_OK) ? kvcl_req_post(&op->req, ctx, &kvcl_coll_class, &call->params, req_p) : status;
     if (status == KVCL_OK) {
+        kvcl_req_bind(&op->req, call->comm->id);
         op->seq  = call->comm->coll_seq++;
         cc->seqs = call->comm->coll_seq;
         kvcl_coll_launch(op); /* op may be freed now */

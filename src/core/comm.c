@@ -60,20 +60,6 @@ kvcl_status_t kvcl_comm_world(kvcl_context_h ctx, kvcl_comm_h *comm_p)
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call)
-{
-    kvcl_status_t status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ((rank < 0) || (rank >= comm->size)) {
-        return kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "%s: rank %d is not in a communicator of %d ranks", call, rank,
-                         comm->size);
-    }
-    return KVCL_OK;
-}
-
 /* Lock held. The world knows the peers of all communicators made from it: kvcl_rank_state. */
 static void remember(kvcl_comm_h comm, int rank, kvcl_peer_t *peer)
 {
@@ -225,7 +211,7 @@ kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl
         comm->world[i] = (parent->world != NULL) ? parent->world[ranks[i]] : ranks[i];
     }
     kvcl_lock(parent->ctx);
-    comm->id = kvcl_comm_new_id(parent->ctx, id ^ kvcl_rank_slots_epoch(parent->ctx, comm->world, n));
+    kvcl_comm_set_id(comm, kvcl_comm_new_id(parent->ctx, id ^ kvcl_rank_slots_epoch(parent->ctx, comm->world, n)));
     kvcl_unlock(parent->ctx);
     *comm_p = comm;
     return KVCL_OK;

@@ -25,6 +25,7 @@ struct kvcl_comm {
     uint32_t         children; /* made from this one: part of their ids */
     uint64_t         coll_seq; /* collectives posted in this epoch; under the engine lock */
     uint64_t         epoch;    /* rank_slots.h: 0 until a process has come into it; under the engine lock */
+    _Atomic bool     revoked;  /* set once, under the engine lock */
 };
 
 /* This rank, as messages over the communicator name it. */
@@ -59,5 +60,9 @@ uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base);
 
 kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
+/** The same for an operation: KVCL_ERR_REVOKED too. rank KVCL_ANY_SOURCE: of any. */
+kvcl_status_t kvcl_comm_check_op(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
+/** Lock held: the id of a new communicator, which may have been revoked elsewhere already. */
+void          kvcl_comm_set_id(kvcl_comm_h comm, uint64_t id);
 
 #endif

@@ -113,6 +113,9 @@ struct kvcl_context {
     kvcl_list_t           comms;      /* all of them, the world too */
     _Atomic bool          warned_served; /* logged: memory that cannot be registered is served */
     const kvcl_stream_user_t *streams; /* NULL: streams that peers open are closed */
+    /* member/revoke.c: lock held; NULL: no communicator can be. */
+    bool                  (*is_revoked)(struct kvcl_context *ctx, uint64_t comm);
+    bool                  revoked_late; /* a request of a revoked one was begun */
     bool                  closing;    /* peers are closed: messages that arrive are dropped */
     kvcl_map_t            comm_ids;   /* hash of a list of ranks -> number of communicators made over it */
     kvcl_context_stats_t  stats;      /* under the engine lock, but bytes copied inside posts: atomic adds */

@@ -352,6 +352,7 @@ static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_dev_op_t *op, kvc
         status = kvcl_req_post(&op->req, r->ctx, &dev_class, &call->params, req_p);
     }
     if (status == KVCL_OK) {
+        kvcl_req_bind(&op->req, call->comm->id);
         op->seq         = r->seqs++;
         op->deadline_ns = kvcl_deadline_after(kvcl_timeout(r->ctx, call->params.timeout_ns));
         pthread_mutex_lock(&r->lock);

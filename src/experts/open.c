@@ -201,7 +201,7 @@ static kvcl_status_t meet(kvcl_comm_h comm, const kvcl_ep_open_params_t *params,
 
 static kvcl_status_t take(kvcl_comm_h comm, const kvcl_ep_open_params_t *params, kvcl_ep_open_params_t *p)
 {
-    kvcl_status_t status = kvcl_comm_check(comm, 0, "kvcl_ep_open");
+    kvcl_status_t status = kvcl_comm_check_op(comm, 0, "kvcl_ep_open");
 
     if (status != KVCL_OK) {
         return status;

@@ -32,7 +32,7 @@ static kvcl_status_t take_weights(const kvcl_ep_weights_t *weights, const char *
     }
     *w     = (kvcl_ep_weights_t)KVCL_EP_WEIGHTS_INIT;
     status = kvcl_struct_in(w, weights, KVCL_UP_TO(kvcl_ep_weights_t, try_ns), sizeof(*w), "kvcl_ep_weights_t");
-    if ((status != KVCL_OK) || ((status = kvcl_comm_check(w->comm, 0, call)) != KVCL_OK) ||
+    if ((status != KVCL_OK) || ((status = kvcl_comm_check_op(w->comm, 0, call)) != KVCL_OK) ||
         ((status = kvcl_handle_check(w->cache, KVCL_KIND_CACHE, call)) != KVCL_OK) ||
         ((status = check_store(w->store, call)) != KVCL_OK)) {
         return status;

@@ -18,6 +18,7 @@
 
 #include "core/context.h"
 #include "member/ended.h"
+#include "view/revokes.h"
 #include "view/view_wire.h"
 #include <kvcl/kvcl_view.h>
 
@@ -67,6 +68,7 @@ typedef struct kvcl_member_room {
     unsigned           n_told;
     uint32_t           told[KVCL_SLOTS_MAX]; /* slots that have failed, in the order in which this rank learnt it */
     kvcl_list_t        recovers;   /* recover.h */
+    kvcl_revokes_t     revokes;    /* revoke.h */
     /* member_events.c */
     kvcl_event_cb_t    cb;
     void               *cb_arg;

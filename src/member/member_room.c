@@ -10,6 +10,7 @@
 #include "core/bundle.h"
 #include "core/comm.h"
 #include "member/recover.h"
+#include "member/revoke.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -263,9 +264,9 @@ static void room_fini(kvcl_context_h ctx, void *state)
 {
     kvcl_member_room_t *room = state;
 
-    (void)ctx;
     if (room != NULL) {
         kvcl_member_thread_stop(room);
+        ctx->is_revoked = NULL;
         kvcl_member_recover_free(room, NULL);
         kvcl_ended_close(room->ended);
         if (room->event_fd >= 0) {
@@ -300,6 +301,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     room->n_first = (uint32_t)ctx->boot->size;
     room->me      = (uint32_t)ctx->boot->rank;
     room->wake_fd = room->event_fd = -1;
+    kvcl_revoke_init(room);
     status        = take_times(room, &ctx->config);
     status        = (status == KVCL_OK) ? kvcl_ended_open(ctx->uuid, n, &room->ended) : status;
     if (status != KVCL_OK) {
@@ -332,6 +334,39 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     }
 }
 
+/* What it was sent may be lost. */
+static void peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+{
+    kvcl_member_room_t *room = state;
+    uint32_t           slot;
+
+    (void)ctx;
+    for (slot = 0; (room != NULL) && (slot < room->n); ++slot) {
+        if (room->ranks[slot].peer == peer) {
+            kvcl_revokes_lost(&room->revokes, slot);
+        }
+    }
+}
+
+/* Who has joined learns what was revoked before. */
+static void view(kvcl_context_h ctx, void *state, const kvcl_view_t *new_view, const kvcl_rankset_t *joined)
+{
+    kvcl_member_room_t *room = state;
+    uint32_t           slot;
+
+    (void)ctx;
+    (void)new_view;
+    KVCL_RANKSET_EACH(joined, slot) {
+        kvcl_revokes_lost(&room->revokes, slot);
+    }
+}
+
+static unsigned room_poll(kvcl_context_h ctx, void *state)
+{
+    (void)ctx;
+    return (state != NULL) ? kvcl_revoke_late(state) : 0;
+}
+
 static void comm_freed(kvcl_context_h ctx, void *state, struct kvcl_comm *comm)
 {
     (void)ctx;
@@ -343,6 +378,7 @@ static void comm_freed(kvcl_context_h ctx, void *state, struct kvcl_comm *comm)
 static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_VIEW, sizeof(kvcl_msg_t), on_message},
     {KVCL_MSG_AGREE, sizeof(kvcl_msg_agree_t), kvcl_recover_on_message},
+    {KVCL_MSG_REVOKE, sizeof(kvcl_msg_revoke_t), kvcl_revoke_on_message},
     {0, 0, NULL},
 };
 
@@ -352,6 +388,9 @@ const kvcl_room_t kvcl_room_member = {
     .init        = room_init,
     .start       = room_start,
     .fini        = room_fini,
+    .poll        = room_poll,
     .peer_failed = peer_failed,
+    .peer_reset  = peer_reset,
+    .view        = view,
     .comm_freed  = comm_freed,
 };

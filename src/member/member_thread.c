@@ -182,6 +182,7 @@ static uint64_t tick(kvcl_member_room_t *room)
     kvcl_assert_locked(room->ctx);
     kvcl_engine_poll_messages(room->ctx);
     now_ns = kvcl_now_ns();
+    kvcl_revokes_again(&room->revokes);
     if (!room->started) {
         meet(room, now_ns);
         rest_ns = KVCL_TICK_NS;

@@ -34,6 +34,9 @@ typedef struct kvcl_msg_agree {
 } kvcl_msg_agree_t;
 _Static_assert(sizeof(kvcl_msg_agree_t) == 80, "wire format");
 
+/** recover_calls.c: is it a communicator of this job, and has that views? No lock held. */
+kvcl_status_t kvcl_recover_check(kvcl_comm_h comm, const char *call, kvcl_member_room_t **room_p) KVCL_MUST_CHECK;
+
 /** NULL: no memory. */
 kvcl_recover_t *kvcl_recover_of(kvcl_member_room_t *room, kvcl_comm_h comm);
 

@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-static kvcl_status_t check(kvcl_comm_h comm, const char *call, kvcl_member_room_t **room_p)
+kvcl_status_t kvcl_recover_check(kvcl_comm_h comm, const char *call, kvcl_member_room_t **room_p)
 {
     kvcl_status_t status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
 
@@ -73,7 +73,7 @@ kvcl_status_t kvcl_comm_get_failed(kvcl_comm_h comm, int *ranks, int cap, int *n
 {
     static const char  call[] = "kvcl_comm_get_failed";
     kvcl_member_room_t *room;
-    kvcl_status_t      status = check(comm, call, &room);
+    kvcl_status_t      status = kvcl_recover_check(comm, call, &room);
 
     if (status != KVCL_OK) {
         return status;
@@ -91,7 +91,7 @@ kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_p)
 {
     kvcl_member_room_t *room;
     kvcl_recover_t     *recover;
-    kvcl_status_t      status = check(comm, "kvcl_comm_ack_failed", &room);
+    kvcl_status_t      status = kvcl_recover_check(comm, "kvcl_comm_ack_failed", &room);
     int                all;
 
     if (status != KVCL_OK) {
@@ -173,7 +173,7 @@ static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, ui
 {
     kvcl_member_room_t *room;
     kvcl_recover_t     *recover = NULL;
-    kvcl_status_t      status   = check(comm, call, &room);
+    kvcl_status_t      status   = kvcl_recover_check(comm, call, &room);
     uint64_t           deadline_ns;
 
     if (status != KVCL_OK) {
@@ -235,7 +235,7 @@ static void name(kvcl_comm_h comm, uint64_t parent, uint64_t round)
     uint64_t seed = parent ^ (round * UINT64_C(0x9e3779b97f4a7c15));
 
     kvcl_lock(comm->ctx);
-    comm->id = kvcl_splitmix64(&seed) | 2; /* as kvcl_comm_new_id */
+    kvcl_comm_set_id(comm, kvcl_splitmix64(&seed) | 2); /* as kvcl_comm_new_id */
     kvcl_unlock(comm->ctx);
 }
 

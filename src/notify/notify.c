@@ -159,8 +159,9 @@ static notifying_t *make(kvcl_peer_t *peer, kvcl_comm_self_t self, const void *b
     return op;
 }
 
-/* Lock held. */
-static kvcl_status_t begin(kvcl_context_h ctx, notifying_t *op, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+/* Lock held. bound: to its communicator; a transfer with imported memory is not. */
+static kvcl_status_t begin(kvcl_context_h ctx, notifying_t *op, bool bound, const kvcl_xfer_params_t *p,
+                           kvcl_req_h *req_p)
 {
     kvcl_status_t status;
 
@@ -168,6 +169,7 @@ static kvcl_status_t begin(kvcl_context_h ctx, notifying_t *op, const kvcl_xfer_
     status = kvcl_req_post(&op->req, ctx, &notify_class, p, req_p);
     if (status == KVCL_OK) {
         op->req.with = op->peer;
+        kvcl_req_bind(&op->req, bound ? op->self.id : 0);
     }
     return status;
 }
@@ -179,7 +181,7 @@ static kvcl_status_t get(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_xfer_
     kvcl_status_t status = KVCL_ERR_NO_MEMORY;
 
     kvcl_lock(ctx);
-    if ((op != NULL) && ((status = begin(ctx, op, p, req_p)) == KVCL_OK)) {
+    if ((op != NULL) && ((status = begin(ctx, op, pull->from == KVCL_FROM_CACHE, p, req_p)) == KVCL_OK)) {
         pull->on_done = got;
         pull->arg     = op;
         op->moving    = &pull->req;
@@ -204,7 +206,7 @@ static kvcl_status_t put(kvcl_context_h ctx, kvcl_put_t *put, const kvcl_xfer_pa
     kvcl_status_t            status = KVCL_ERR_NO_MEMORY;
 
     kvcl_lock(ctx);
-    if ((op != NULL) && ((status = begin(ctx, op, p, req_p)) == KVCL_OK)) {
+    if ((op != NULL) && ((status = begin(ctx, op, put->cache != NULL, p, req_p)) == KVCL_OK)) {
         put->on_done = has_put;
         put->arg     = op;
         op->moving   = &put->req;
@@ -259,7 +261,7 @@ KVCL_UNGUARDED kvcl_status_t kvcl_notify(kvcl_comm_h comm, int rank, const void 
     }
     op->waiter.fn = is_ready;
     kvcl_lock(comm->ctx);
-    status = begin(comm->ctx, op, &p, req_p);
+    status = begin(comm->ctx, op, true, &p, req_p);
     if (status == KVCL_OK) {
         kvcl_status_t ready = kvcl_peer_ready(peer, &op->waiter);
         if (ready != KVCL_INPROGRESS) {

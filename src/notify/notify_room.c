@@ -61,6 +61,7 @@ typedef struct taking {
     size_t           cap;
     kvcl_recv_info_t info;
     bool             over; /* one was found: a wait may ask again */
+    bool             revoked;
 } taking_t;
 
 /* Lock held. There is one; it stays if it has no room in buf. */
@@ -71,6 +72,10 @@ static bool take(void *arg)
     kvcl_notice_t *notice;
 
     kvcl_assert_locked(taking->comm->ctx);
+    taking->revoked = atomic_load(&taking->comm->revoked);
+    if (taking->revoked) {
+        return true;
+    }
     notice = taking->over ? NULL : kvcl_inbox_first(inbox, taking->comm->id);
     if (notice == NULL) {
         return taking->over;
@@ -91,7 +96,7 @@ kvcl_status_t kvcl_notify_recv(kvcl_comm_h comm, void *buf, size_t cap, kvcl_rec
 {
     static const char call[]  = "kvcl_notify_recv";
     taking_t          taking  = {.comm = comm, .buf = buf, .cap = cap, .info = {.size = sizeof(kvcl_recv_info_t)}};
-    kvcl_status_t     status  = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+    kvcl_status_t     status  = kvcl_comm_check_op(comm, KVCL_ANY_SOURCE, call);
 
     if (status != KVCL_OK) {
         return status;
@@ -111,6 +116,9 @@ kvcl_status_t kvcl_notify_recv(kvcl_comm_h comm, void *buf, size_t cap, kvcl_rec
     }
     if (!kvcl_wait_for(comm->ctx, take, &taking, timeout_ns)) {
         return kvcl_wait_ended(comm->ctx, timeout_ns, call, "a notification");
+    }
+    if (taking.revoked) {
+        return kvcl_comm_check_op(comm, KVCL_ANY_SOURCE, call);
     }
     if (info != NULL) {
         kvcl_struct_out(info, &taking.info, sizeof(taking.info));

@@ -19,6 +19,7 @@
 
 typedef struct probe {
     kvcl_context_h   ctx;
+    kvcl_comm_h      comm;
     kvcl_posted_t    wanted;
     kvcl_peer_t      *from;   /* NULL: any */
     kvcl_status_t    status;  /* KVCL_INPROGRESS until one was found, or from has failed */
@@ -33,7 +34,9 @@ static bool look(void *arg)
 
     kvcl_assert_locked(probe->ctx);
     msg = kvcl_match_look(probe->ctx, &probe->wanted);
-    if (msg != NULL) {
+    if (atomic_load(&probe->comm->revoked)) {
+        probe->status = KVCL_ERR_REVOKED;
+    } else if (msg != NULL) {
         probe->info   = (kvcl_recv_info_t){.size = sizeof(probe->info), .source = msg->source, .tag = msg->tag,
                                            .bytes = msg->len};
         probe->status = KVCL_OK;
@@ -59,8 +62,7 @@ kvcl_status_t kvcl_probe(kvcl_comm_h comm, int rank, uint64_t tag, uint64_t time
 {
     static const char call[] = "kvcl_probe";
     probe_t           probe  = {.status = KVCL_INPROGRESS};
-    kvcl_status_t     status = (rank == KVCL_ANY_SOURCE) ? kvcl_handle_check(comm, KVCL_KIND_COMM, call)
-                                                         : kvcl_comm_check(comm, rank, call);
+    kvcl_status_t     status = kvcl_comm_check_op(comm, rank, call);
     char              what[128];
 
     if (status == KVCL_OK) {
@@ -73,6 +75,7 @@ kvcl_status_t kvcl_probe(kvcl_comm_h comm, int rank, uint64_t tag, uint64_t time
         return status;
     }
     probe.ctx    = comm->ctx;
+    probe.comm   = comm;
     probe.wanted = (kvcl_posted_t){.comm = comm->id, .source = rank, .tag = tag};
     if (!kvcl_wait_for(comm->ctx, look, &probe, timeout_ns)) {
         return (timeout_ns == 0) ? KVCL_INPROGRESS

@@ -180,6 +180,7 @@ static kvcl_status_t recv_post(kvcl_comm_h comm, kvcl_p2p_recv_t *recv, const kv
         return kvcl_fail(status, "no memory for a recv");
     }
     recv->req.with = from;
+    kvcl_req_bind(&recv->req, comm->id);
     if (kvcl_gate_pass(recv->gate, NULL, &recv->waiter) != KVCL_INPROGRESS) {
         match(recv);
     }
@@ -194,7 +195,7 @@ static kvcl_status_t recv_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call,
 
     *from_p = NULL;
     if (rank == KVCL_ANY_SOURCE) {
-        status = kvcl_handle_check(comm, KVCL_KIND_COMM, kvcl_call_name(call));
+        status = kvcl_comm_check_op(comm, rank, kvcl_call_name(call));
         status = (status == KVCL_OK) ? kvcl_xfer_params(params, call, p) : status;
     } else {
         status = kvcl_xfer_begin(comm, rank, call, params, p, from_p);

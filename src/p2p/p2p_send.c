@@ -292,6 +292,7 @@ static kvcl_status_t send_post(kvcl_comm_h comm, int rank, send_t *send, uint64_
         return kvcl_fail(status, "no memory for a send");
     }
     send->req.with = send->peer;
+    kvcl_req_bind(&send->req, self.id);
     status = kvcl_req_publish(&send->req);
     if (status == KVCL_OK) {
         status = kvcl_gate_pass(send->gate, send->peer, &send->waiter);

@@ -28,6 +28,7 @@ static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cl
     req->cls      = cls;
     req->slot     = NULL;
     req->id       = 0;
+    req->comm     = 0;
     req->with     = NULL;
     req->why.fmt  = NULL;
     req->why.text = NULL;
@@ -149,6 +150,39 @@ void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer)
     req->with = peer;
     kvcl_list_del(&req->peer_link);
     kvcl_list_add_tail(&peer->reqs, &req->peer_link);
+}
+
+void kvcl_req_bind(kvcl_req_t *req, uint64_t comm)
+{
+    kvcl_context_h ctx = req->ctx;
+
+    kvcl_assert_locked(ctx);
+    req->comm = comm;
+    if ((comm != 0) && (ctx->is_revoked != NULL) && ctx->is_revoked(ctx, comm)) {
+        ctx->revoked_late = true; /* the room of members stops it with its next poll: its poster is still at work */
+        kvcl_engine_kick(ctx);
+    }
+}
+
+/* Stopping one may end others of them. */
+void kvcl_req_stop_bound(kvcl_context_h ctx, uint64_t comm, kvcl_status_t status)
+{
+    kvcl_list_t *live = &ctx->engine.live, bound, *link;
+    kvcl_req_t  *req, *next;
+
+    kvcl_assert_locked(ctx);
+    kvcl_list_init(&bound);
+    kvcl_list_foreach_safe (req, next, live, kvcl_req_t, live_link) {
+        if (req->comm == comm) {
+            kvcl_list_del(&req->live_link);
+            kvcl_list_add_tail(&bound, &req->live_link);
+        }
+    }
+    while ((link = kvcl_list_pop(&bound)) != NULL) {
+        req = kvcl_container_of(link, kvcl_req_t, live_link);
+        kvcl_list_add_tail(live, &req->live_link);
+        req->cls->stop(req, status);
+    }
 }
 
 void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)

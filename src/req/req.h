@@ -57,6 +57,7 @@ struct kvcl_request {
     _Atomic int            holders;  /* the user's handle, or the queue; the callback still to run */
     _Atomic int            called;   /* callback.c */
     uint64_t               id;       /* in messages; 0 until kvcl_req_publish */
+    uint64_t               comm;     /* the communicator whose revocation ends it; 0: none */
     kvcl_req_cb_t          cb;
     void                   *cb_arg;
     kvcl_timing_t          timing;   /* begun by kvcl_req_start; its poster sets op, and the path when it is known */
@@ -103,6 +104,12 @@ kvcl_req_t   *kvcl_req_find(struct kvcl_context *ctx, uint64_t id, const kvcl_re
 
 /** Engine lock held: stop it with KVCL_ERR_RANK_FAILED when this peer fails, and name the peer in sentences. */
 void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer);
+
+/** Engine lock held, right after its start: it ends with KVCL_ERR_REVOKED when the communicator of this id is revoked, also
+ * if it was a moment ago. 0: of none. */
+void kvcl_req_bind(kvcl_req_t *req, uint64_t comm);
+/** Engine lock held: stop all that are bound to this communicator. */
+void kvcl_req_stop_bound(struct kvcl_context *ctx, uint64_t comm, kvcl_status_t status);
 
 /**
  * Engine lock held, in stop() of a request that cannot complete yet: stop() is called again at this time, unless the

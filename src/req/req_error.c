@@ -91,6 +91,10 @@ static void explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
         snprintf(buf, cap, "the block, cache or memory was withdrawn or replaced meanwhile: look it up again; or the "
                  "other ranks have excluded this one (KVCL_VIEWS)");
         break;
+    case KVCL_ERR_REVOKED:
+        snprintf(buf, cap, "the communicator was revoked (kvcl_comm_revoke): go on with kvcl_comm_agree and "
+                 "kvcl_comm_shrink");
+        break;
     case KVCL_ERR_NO_MEMORY:
         snprintf(buf, cap, "out of memory, on this rank or on the other side");
         break;

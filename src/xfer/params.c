@@ -266,9 +266,7 @@ kvcl_status_t kvcl_xfer_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call, c
 {
     kvcl_status_t status = kvcl_xfer_params(params, call, out);
 
-    if (status == KVCL_OK) {
-        status = kvcl_comm_check(comm, rank, calls[call].name);
-    }
+    status = (status == KVCL_OK) ? kvcl_comm_check_op(comm, rank, calls[call].name) : status;
     return (status == KVCL_OK) ? kvcl_comm_peer(comm, rank, peer_p) : status;
 }
 

@@ -386,6 +386,7 @@ kvcl_status_t kvcl_pull_post(kvcl_context_h ctx, kvcl_pull_t *pull, const kvcl_x
     }
     status = kvcl_req_post(&pull->req, ctx, &pull_class, p, req_p);
     if (status == KVCL_OK) {
+        kvcl_req_bind(&pull->req, (pull->from == KVCL_FROM_CACHE) ? pull->self.id : 0);
         pull->req.timing.op = pull->op;
         pull->req.with      = kvcl_req_is_awaited(p, req_p) ? pull->peer : NULL;
         kvcl_pull_step(pull);

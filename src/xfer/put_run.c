@@ -288,6 +288,7 @@ kvcl_status_t kvcl_put_start(kvcl_context_h ctx, kvcl_put_t *put, const kvcl_xfe
     if (status != KVCL_OK) {
         return status;
     }
+    kvcl_req_bind(&put->req, (put->cache != NULL) ? put->self.id : 0);
     put->req.with      = put->peer;
     put->req.timing.op = (direct->gate == NULL) ? KVCL_LATENCY_PUT : KVCL_LATENCY_NONE; /* a stream's is not timed */
     status             = kvcl_req_publish(&put->req);

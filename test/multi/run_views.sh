@@ -1,6 +1,6 @@
 #!/bin/sh
 # Ranks that are killed, stopped or leave: the others agree on who is left, and the excluded are fenced. Then ranks that
-# agree and shrink meanwhile.
+# agree and shrink meanwhile, and communicators that are revoked.
 #   gate   3 ranks over shared memory; 4 over TCP
 #   night  also 2 and 8 ranks, over both
 set -eu
@@ -33,6 +33,7 @@ cases="shm/3 tcp/4"
 for case in $cases; do
   check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/views" "${case#*/}"
   check "recovery of ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/recover" "${case#*/}"
+  check "revocation in ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/revoke" "${case#*/}"
 done
 check "slots of nobody" "$tests/slots" 3
 echo "$passed passed, $failed failed, 0 skipped"

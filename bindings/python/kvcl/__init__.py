@@ -39,8 +39,8 @@ from ._comm import Comm, MemoryInfo, RankState, RecvInfo
 from ._context import ANY_SOURCE, ANY_TAG, Context
 from ._errors import (AccessDenied, AuthFailed, BadLayout, Busy, Canceled, DeadHandle, Exists, IOFailed, InProgress,
                       Internal, InvalidParam, KvclError, NoMemory, NoQuorum, NoSpace, NotFound, NotRegistered,
-                      OutOfRange, ProtocolError, RankFailed, Shutdown, Stale, Status, TimedOut, Truncated, UnknownRank,
-                      Unreachable, Unsupported, VersionMismatch, WaitTimeout)
+                      OutOfRange, ProtocolError, RankFailed, Revoked, Shutdown, Stale, Status, TimedOut, Truncated,
+                      UnknownRank, Unreachable, Unsupported, VersionMismatch, WaitTimeout)
 from ._keys import key_chain, key_from_bytes, key_from_string, key_root, keys_from_bytes, value_key, value_keys
 from ._mem import Mem, RemoteMem
 from ._query import Setting, build, colls, settings, topology, version
@@ -58,9 +58,9 @@ __all__ = [
     "Context", "DeadHandle", "Done", "EventKind", "Exists", "IOFailed", "InProgress", "Internal", "InvalidParam",
     "KvclError", "Layers", "Layout", "Mem", "MemoryInfo", "NoMemory", "NoQuorum", "NoSpace", "NotFound",
     "NotRegistered", "OutOfRange", "ProtocolError", "Queue", "RankFailed", "RankState", "RecvInfo", "RemoteMem",
-    "Request", "ReshardGroup", "ReshardStep", "Setting", "Shutdown", "Stale", "Status", "Store", "StoreClient",
-    "StoreEvent", "StoreItem", "StorePlace", "Tier", "TimedOut", "Transfer", "Truncated", "UnknownRank",
-    "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout", "build", "colls", "ep", "key_chain",
+    "Request", "ReshardGroup", "ReshardStep", "Revoked", "Setting", "Shutdown", "Stale", "Status", "Store",
+    "StoreClient", "StoreEvent", "StoreItem", "StorePlace", "Tier", "TimedOut", "Transfer", "Truncated",
+    "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout", "build", "colls", "ep", "key_chain",
     "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes", "reshard_plan", "reshard_plan_source",
     "settings", "topology", "value_key", "value_keys", "version", "wait_all", "wait_any", "wait_some",
 ]

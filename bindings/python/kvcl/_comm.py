@@ -126,6 +126,15 @@ class Comm(_kvcl.Comm):
         """
         return self._agree(flags, timeout)
 
+    def revoke(self) -> None:
+        """End all operations of this communicator, on all ranks, with Revoked; agree and shrink go on working. One rank
+        calls it, and waits for none."""
+        self._revoke()
+
+    def is_revoked(self) -> bool:
+        """Was it revoked, as this rank knows?"""
+        return self._is_revoked()
+
     def shrink(self, timeout: Optional[float] = None) -> "Comm":
         """Collective over the living: a communicator of those that are left, in their order."""
         return type(self)._shrink(self, timeout)

@@ -37,6 +37,7 @@ class Status(enum.IntEnum):
     ERR_WAIT_TIMEOUT = -25
     ERR_DEAD_HANDLE = -26
     ERR_NO_QUORUM = -27
+    ERR_REVOKED = -28
 
 
 class KvclError(Exception):
@@ -219,6 +220,12 @@ class NoQuorum(KvclError):
     """Too few ranks are reachable to decide."""
 
     status = Status.ERR_NO_QUORUM
+
+
+class Revoked(KvclError):
+    """The communicator was revoked."""
+
+    status = Status.ERR_REVOKED
 
 
 def by_status() -> Dict[int, Type[KvclError]]:

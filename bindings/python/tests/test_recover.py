@@ -30,7 +30,19 @@ with kvcl.Context() as ctx:
     with world.shrink() as left:
         assert (left.size, left.rank) == (2, world.rank // 2)
         left.barrier()
-    assert world.agree(1) == (1, True)
+    assert not world.is_revoked() and world.agree(1) == (1, True)
+    pending = world.recv_bytes(2 - world.rank, 9, bytearray(4))
+    if world.rank == 0:
+        world.revoke()
+    try:
+        pending.wait()
+        raise SystemExit("a recv that waits was not revoked")
+    except kvcl.Revoked as error:
+        assert error.status == kvcl.Status.ERR_REVOKED
+    assert world.is_revoked() and world.agree(5) == (5, True)
+    with world.shrink() as left:
+        assert not left.is_revoked()
+        left.barrier()
 """
 
 
@@ -39,14 +51,20 @@ def test_a_rank_alone(monkeypatch):
     with kvcl.Context(boot="self") as ctx:
         assert ctx.world.agree(2**64 - 1) == (2**64 - 1, True)
         assert ctx.world.active() == [True] and ctx.world.failed() == [] and ctx.world.ack_failed(3) == 0
+        ctx.world.revoke()
         with ctx.world.shrink() as left:
             assert left.size == 1
+            left.barrier()
+        with pytest.raises(kvcl.Revoked, match="kvcl_comm_shrink"):
+            ctx.world.barrier()
 
 
 def test_without_views():
     with kvcl.Context(boot="self") as ctx:
         assert ctx.world.active() == [True] and ctx.world.view == 1
-        for call in (lambda: ctx.world.agree(1), ctx.world.shrink, ctx.world.failed, lambda: ctx.world.ack_failed(1)):
+        assert not ctx.world.is_revoked()
+        for call in (lambda: ctx.world.agree(1), ctx.world.shrink, ctx.world.failed, lambda: ctx.world.ack_failed(1),
+                     ctx.world.revoke):
             with pytest.raises(kvcl.Unsupported, match="KVCL_VIEWS=yes"):
                 call()
 

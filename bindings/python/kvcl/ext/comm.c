@@ -194,7 +194,7 @@ PyTypeObject *kvpy_make_comm(void)
         {"is_inter", comm_is_inter, NULL, "Whether its ranks are another job's.", NULL},
         {"closed", kvpy_obj_closed_py, NULL, "Whether it was closed.", NULL},
         {NULL, NULL, NULL, NULL, NULL}};
-    static PyMethodDef methods[40];
+    static PyMethodDef methods[48];
     size_t             n = 0, i;
 
     for (i = 0; make_methods[i].ml_name != NULL; ++i) {

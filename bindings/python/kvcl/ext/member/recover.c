@@ -114,7 +114,39 @@ static PyObject *comm_shrink(PyObject *cls, PyObject *args)
                                : kvpy_raise(status, NULL);
 }
 
+static PyObject *comm_revoke(PyObject *self, PyObject *unused)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+
+    (void)unused;
+    if (kvpy_obj_check(comm) != 0) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_comm_revoke(comm->handle));
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *comm_is_revoked(PyObject *self, PyObject *unused)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    int           revoked = 0;
+
+    (void)unused;
+    if (kvpy_obj_check(comm) != 0) {
+        return NULL;
+    }
+    KVPY_CALL(comm, status, kvcl_comm_is_revoked(comm->handle, &revoked));
+    return (status == KVCL_OK) ? PyBool_FromLong(revoked) : kvpy_raise(status, NULL);
+}
+
 PyMethodDef kvpy_recover_methods[] = {
+    {"_revoke", comm_revoke, METH_NOARGS, "_revoke()"},
+    {"_is_revoked", comm_is_revoked, METH_NOARGS, "_is_revoked()"},
     {"_active", comm_active, METH_NOARGS, "_active()"},
     {"_failed", comm_failed, METH_NOARGS, "_failed()"},
     {"_ack_failed", comm_ack_failed, METH_O, "_ack_failed(n)"},

@@ -1,0 +1,55 @@
+/*
+ * Revoked communicators, and the reliable flood of the word: the machine of one rank. Whoever hears of a revocation
+ * first passes it on to all members, so that all living ones hear of it if one of them has, also if the rank that
+ * revoked dies meanwhile. Messages come in and go out; no clock, no I/O, no allocation.
+ *
+ * A revocation carries the members of its communicator: a rank that has not made it yet passes the word on all the
+ * same, and finds it revoked when it makes it. KVCL_REVOKES_MAX are kept; then the oldest is forgotten for a new one.
+ */
+#ifndef KVCL_VIEW_REVOKES_H
+#define KVCL_VIEW_REVOKES_H
+
+#include "view/rankset.h"
+
+#include <stddef.h>
+
+enum { KVCL_REVOKES_MAX = 256 };
+
+typedef struct kvcl_revokes_ops {
+    /* Told to this slot, or it needs it no more: true. False: not now. */
+    bool (*tell)(void *arg, uint32_t to, uint64_t comm, const kvcl_rankset_t *members);
+} kvcl_revokes_ops_t;
+
+typedef struct kvcl_revoked {
+    kvcl_rankset_t members; /* slots */
+    kvcl_rankset_t untold;
+} kvcl_revoked_t;
+
+typedef struct kvcl_revokes {
+    uint32_t                 me;
+    const kvcl_revokes_ops_t *ops;
+    void                     *arg;
+    unsigned                 n;                       /* n % KVCL_REVOKES_MAX is the next one's place */
+    uint64_t                 comms[KVCL_REVOKES_MAX]; /* apart: they are looked through for each operation */
+    kvcl_revoked_t           ring[KVCL_REVOKES_MAX];
+} kvcl_revokes_t;
+
+void kvcl_revokes_init(kvcl_revokes_t *revokes, uint32_t me, const kvcl_revokes_ops_t *ops, void *arg);
+
+/** This communicator was revoked, by this rank or as the slot @a from says. @return whether that is new; then all other
+ * members are told. */
+bool kvcl_revokes_take(kvcl_revokes_t *revokes, uint64_t comm, const kvcl_rankset_t *members, uint32_t from);
+
+bool kvcl_revokes_has(const kvcl_revokes_t *revokes, uint64_t comm);
+
+/** Who was not told is told now, if possible. */
+void kvcl_revokes_again(kvcl_revokes_t *revokes);
+
+/** What this slot was told may be lost. */
+void kvcl_revokes_lost(kvcl_revokes_t *revokes, uint32_t slot);
+
+/** The payload of a message from slot @a from to @a me, of a job of @a n: a set of slots, as it lies. False: no rank sends
+ * it. */
+bool kvcl_revokes_unpack(const void *data, size_t len, uint32_t n, uint32_t from, uint32_t me, kvcl_rankset_t *members);
+
+#endif
