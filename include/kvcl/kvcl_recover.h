@@ -76,6 +76,33 @@ KVCL_API kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64
  */
 KVCL_API kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *shrunk_p) KVCL_MUST_CHECK;
 
+/* What a call that changes the members came to. */
+typedef struct kvcl_view_change_result {
+    size_t   size;      /* sizeof(kvcl_view_change_result_t) */
+    uint64_t view;      /* the number of this rank's view now */
+    uint64_t view_id;   /* its hash: two different views never have the same */
+    int      n_dropped; /* ranks that the change did not need, or could not have */
+    int      reserved;
+    uint64_t dropped[KVCL_EVENT_RANKS / 64]; /* numbers in the communicator: bit r % 64 of word r / 64 */
+} kvcl_view_change_result_t;
+#define KVCL_VIEW_CHANGE_RESULT_INIT {sizeof(kvcl_view_change_result_t), 0, 0, 0, 0, {0}}
+
+/**
+ * Take living ranks of comm out of the job: out of the view, so out of each communicator. One member calls it; the others
+ * get KVCL_EVENT_DRAINED and a view without them, and all operations with them end with KVCL_ERR_RANK_FAILED. They are
+ * not asked to hand anything over (a rank does that by kvcl_leave()): each gets KVCL_EVENT_EXCLUDED, and its operations
+ * end with KVCL_ERR_STALE. That takes about KVCL_DEAD, in which their leases end. Blocks; not from a callback.
+ * @param ranks, n  numbers in comm, without the caller's own. One that is no member is left alone, and is in
+ *                  result->dropped.
+ * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER.
+ * @param [out] result  filled on KVCL_OK; NULL: not wanted.
+ * @return KVCL_OK: this rank's view has none of them; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet, and they go all
+ *         the same when they can; KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_UNKNOWN_RANK,
+ *         KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNSUPPORTED.
+ */
+KVCL_API kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, uint64_t timeout_ns,
+                                            kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
+
 KVCL_END_DECLS
 
 #endif

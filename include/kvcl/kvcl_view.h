@@ -28,10 +28,13 @@ enum { KVCL_EVENT_RANKS = 1024 }; /* ranks of a job with views, at most */
 typedef enum kvcl_event_type {
     KVCL_EVENT_SUSPECT     = 1, /* ranks: silent for KVCL_SUSPECT */
     KVCL_EVENT_ALIVE_AGAIN = 2, /* ranks: suspected, and heard again */
-    KVCL_EVENT_FAILED      = 3, /* ranks: proven to have ended, or excluded by the VIEW that comes next; once each */
-    KVCL_EVENT_VIEW        = 4, /* ranks: the members of a new view; the failed were told before. The first one: once
+    KVCL_EVENT_FAILED      = 3, /* ranks: proven to have ended, or excluded by the VIEW that comes next for their
+                                 * silence; once each */
+    KVCL_EVENT_VIEW        = 4, /* ranks: the members of a new view; who went was told before. The first one: once
                                  * the ranks have met, and a quorum answers */
-    KVCL_EVENT_EXCLUDED    = 5  /* this rank was excluded: its operations end with KVCL_ERR_STALE */
+    KVCL_EVENT_EXCLUDED    = 5, /* this rank was excluded, or has left: its operations end with KVCL_ERR_STALE */
+    KVCL_EVENT_DRAINED     = 6  /* ranks: live, and go by the VIEW that comes next: they were deactivated, or leave. At
+                                 * the rank that leaves itself: what only it had, others have */
 } kvcl_event_type_t;
 
 typedef struct kvcl_event {
@@ -101,6 +104,20 @@ typedef enum kvcl_phase {
  * @return KVCL_OK (also without KVCL_VIEWS), KVCL_ERR_INVALID_PARAM.
  */
 KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_MUST_CHECK;
+
+/**
+ * This rank leaves the job: first the rooms hand over what only it has, and it gets KVCL_EVENT_DRAINED; then it asks to
+ * go. The others get KVCL_EVENT_DRAINED for it, and a view without it, no failure. That takes about KVCL_DEAD, in which
+ * its lease ends. When the call returns KVCL_OK, this rank is excluded as kvcl_view.h says at the top: its operations end
+ * with KVCL_ERR_STALE; what is left to do is kvcl_finalize(). If all ranks leave, the last view stays, and each call
+ * returns when it knows that. Without this call kvcl_finalize() is a failure to the others, known at once. Blocks; not
+ * from a callback; any other thread.
+ * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER.
+ * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded); before it has asked
+ *         to go, and it stays a member: the error of a room, such as KVCL_ERR_TIMED_OUT; afterwards, and it goes all the
+ *         same, later: KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM; KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
 KVCL_END_DECLS
 

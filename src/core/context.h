@@ -76,6 +76,9 @@ typedef struct kvcl_room {
      * it, which are in joined. The peers of those who have failed have failed. */
     void          (*view)(struct kvcl_context *ctx, void *state, const struct kvcl_view *view,
                           const struct kvcl_rankset *joined);
+    /* Optional. No lock held; blocks until the deadline at most. This rank is about to leave: others get what only it
+     * has. Not KVCL_OK: it stays, and kvcl_leave() fails with that. */
+    kvcl_status_t (*leave)(struct kvcl_context *ctx, void *state, uint64_t deadline_ns);
     /* Optional. Lock held. The communicator is being freed: release its state. */
     void          (*comm_freed)(struct kvcl_context *ctx, void *state, struct kvcl_comm *comm);
 } kvcl_room_t;

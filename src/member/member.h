@@ -57,6 +57,7 @@ typedef struct kvcl_member_room {
     bool               warm;     /* this rank warms up */
     bool               fenced;   /* this rank was excluded, and its operations have ended */
     bool               excluded;
+    bool               left;     /* it has asked to go */
     kvcl_views_t       views;
     kvcl_rankset_t     gone;     /* have ended; the machine does not know yet */
     kvcl_rankset_t     failed;   /* the machine says so; their peers have not failed yet */

@@ -100,13 +100,13 @@ static void take_event(void *arg, kvcl_views_event_t event, const kvcl_rankset_t
     static const int types[] = {
         [KVCL_VIEWS_SUSPECT] = KVCL_EVENT_SUSPECT, [KVCL_VIEWS_ALIVE_AGAIN] = KVCL_EVENT_ALIVE_AGAIN,
         [KVCL_VIEWS_FAILED] = KVCL_EVENT_FAILED,   [KVCL_VIEWS_VIEW] = KVCL_EVENT_VIEW,
-        [KVCL_VIEWS_EXCLUDED] = KVCL_EVENT_EXCLUDED,
+        [KVCL_VIEWS_EXCLUDED] = KVCL_EVENT_EXCLUDED, [KVCL_VIEWS_LEFT] = KVCL_EVENT_DRAINED,
     };
     kvcl_member_room_t *room = arg;
 
     if ((event == KVCL_VIEWS_SUSPECT) || (event == KVCL_VIEWS_ALIVE_AGAIN)) {
         set_suspected(room, ranks, event == KVCL_VIEWS_SUSPECT);
-    } else if (event == KVCL_VIEWS_FAILED) {
+    } else if ((event == KVCL_VIEWS_FAILED) || (event == KVCL_VIEWS_LEFT)) {
         note_failed(room, ranks);
     } else if (event == KVCL_VIEWS_EXCLUDED) {
         room->excluded = true;
@@ -167,9 +167,14 @@ static void fence(kvcl_member_room_t *room)
     uint32_t slot;
 
     room->fenced = true;
-    kvcl_log_error("the other ranks have excluded this one, rank %u, after %llu ms of silence: its operations end with "
-                   "KVCL_ERR_STALE; end this process, or start its context again", (unsigned)room->me,
-                   (unsigned long long)(room->times.detect.dead_ns / KVCL_NS_PER_MS));
+    if (room->left) {
+        kvcl_log_info("rank %u has left the job", (unsigned)room->me);
+    } else {
+        kvcl_log_error("the other ranks have excluded this one, rank %u, after %llu ms of silence or because one of "
+                       "them has deactivated it: its operations end with KVCL_ERR_STALE; end this process, or start its "
+                       "context again", (unsigned)room->me,
+                       (unsigned long long)(room->times.detect.dead_ns / KVCL_NS_PER_MS));
+    }
     for (slot = 0; slot < room->n; ++slot) {
         if (room->ranks[slot].peer != NULL) {
             kvcl_peer_fail(room->ranks[slot].peer, KVCL_ERR_STALE);

@@ -190,7 +190,7 @@ static void forget_joins(kvcl_views_t *views)
 /* FAILED comes before the VIEW without the failed. */
 void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now_ns)
 {
-    kvcl_rankset_t gone, come, failed;
+    kvcl_rankset_t gone, come, failed, left;
     uint32_t       slot;
 
     if (!kvcl_view_has(next, views->me, views->incarnation)) {
@@ -204,6 +204,9 @@ void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now
     failed = gone;
     kvcl_rankset_drop(&failed, &views->leaving);
     report_failed(views, &failed);
+    left = gone;
+    kvcl_rankset_drop(&left, &views->failed);
+    tell(views, KVCL_VIEWS_LEFT, &left);
     views->view  = *next;
     views->state = KVCL_VIEWS_MEMBER;
     forget_ballots(views);

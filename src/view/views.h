@@ -71,7 +71,8 @@ typedef enum {
     KVCL_VIEWS_ALIVE_AGAIN, /* ranks: suspected, and heard again */
     KVCL_VIEWS_FAILED,      /* ranks: proven dead, or excluded by the view that comes next; once per incarnation */
     KVCL_VIEWS_VIEW,        /* a new view; ranks: those who joined */
-    KVCL_VIEWS_EXCLUDED     /* this process is no longer a member, and never will be under this incarnation */
+    KVCL_VIEWS_EXCLUDED,    /* this process is no longer a member, and never will be under this incarnation */
+    KVCL_VIEWS_LEFT         /* ranks: were asked to go, live, and go by the view that comes next */
 } kvcl_views_event_t;
 
 typedef struct kvcl_views_ops {

@@ -33,6 +33,8 @@ cases="shm/3 tcp/4"
 for case in $cases; do
   check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/views" "${case#*/}"
   check "recovery of ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/recover" "${case#*/}"
+  check "${case#*/} ranks that go over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/leave" "${case#*/}"
+  check "bad luck of ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/recover_bad" "${case#*/}"
   check "revocation in ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/revoke" "${case#*/}"
 done
 check "slots of nobody" "$tests/slots" 3

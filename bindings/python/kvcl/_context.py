@@ -61,6 +61,11 @@ class Context(_kvcl.Context):
         """
         self._close()
 
+    def leave(self, timeout: Optional[float] = None) -> None:
+        """Leave the job's views, so that the others learn of no failure (KVCL_VIEWS): first what only this rank has is
+        handed over, then a view without it comes, after about KVCL_DEAD. Close the context afterwards. Blocks."""
+        self._leave(timeout)
+
     @property
     def world(self) -> Comm:
         """All ranks of the job."""

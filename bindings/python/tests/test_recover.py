@@ -31,10 +31,10 @@ with kvcl.Context() as ctx:
         assert (left.size, left.rank) == (2, world.rank // 2)
         left.barrier()
     assert not world.is_revoked() and world.agree(1) == (1, True)
-    pending = world.recv_bytes(2 - world.rank, 9, bytearray(4))
-    if world.rank == 0:
-        world.revoke()
     try:
+        pending = world.recv_bytes(2 - world.rank, 9, bytearray(4))
+        if world.rank == 0:
+            world.revoke()
         pending.wait()
         raise SystemExit("a recv that waits was not revoked")
     except kvcl.Revoked as error:
@@ -43,6 +43,14 @@ with kvcl.Context() as ctx:
     with world.shrink() as left:
         assert not left.is_revoked()
         left.barrier()
+    if world.rank == 0:
+        assert world.deactivate([1, 2]) == (3, [1])
+    else:
+        try:
+            while True:
+                world.agree(1)
+        except kvcl.Stale:
+            pass
 """
 
 
@@ -51,12 +59,17 @@ def test_a_rank_alone(monkeypatch):
     with kvcl.Context(boot="self") as ctx:
         assert ctx.world.agree(2**64 - 1) == (2**64 - 1, True)
         assert ctx.world.active() == [True] and ctx.world.failed() == [] and ctx.world.ack_failed(3) == 0
+        with pytest.raises(kvcl.InvalidParam, match="kvcl_leave"):
+            ctx.world.deactivate([0])
+        with pytest.raises(kvcl.UnknownRank):
+            ctx.world.deactivate([1])
         ctx.world.revoke()
         with ctx.world.shrink() as left:
             assert left.size == 1
             left.barrier()
         with pytest.raises(kvcl.Revoked, match="kvcl_comm_shrink"):
             ctx.world.barrier()
+        ctx.leave()
 
 
 def test_without_views():
@@ -64,7 +77,7 @@ def test_without_views():
         assert ctx.world.active() == [True] and ctx.world.view == 1
         assert not ctx.world.is_revoked()
         for call in (lambda: ctx.world.agree(1), ctx.world.shrink, ctx.world.failed, lambda: ctx.world.ack_failed(1),
-                     ctx.world.revoke):
+                     ctx.world.revoke, ctx.leave, lambda: ctx.world.deactivate([0])):
             with pytest.raises(kvcl.Unsupported, match="KVCL_VIEWS=yes"):
                 call()
 

@@ -144,7 +144,50 @@ static PyObject *comm_is_revoked(PyObject *self, PyObject *unused)
     return (status == KVCL_OK) ? PyBool_FromLong(revoked) : kvpy_raise(status, NULL);
 }
 
+/* _deactivate(ranks, timeout): the number of the view, and the ranks that were no members. */
+static PyObject *comm_deactivate(PyObject *self, PyObject *args)
+{
+    kvpy_obj_t                *comm  = (kvpy_obj_t *)self;
+    kvcl_view_change_result_t result = KVCL_VIEW_CHANGE_RESULT_INIT;
+    PyObject                  *list, *timeout, *dropped, *rank;
+    kvcl_status_t             status;
+    Py_ssize_t                n, i;
+    uint64_t                  ns;
+    int                       *ranks;
+
+    if (!PyArg_ParseTuple(args, "O!O:_deactivate", &PyList_Type, &list, &timeout) ||
+        (kvpy_call_timeout(timeout, &ns) != 0) || (kvpy_obj_check(comm) != 0)) {
+        return NULL;
+    }
+    n     = PyList_Size(list);
+    ranks = calloc((size_t)n + 1, sizeof(*ranks));
+    if (ranks == NULL) {
+        return PyErr_NoMemory();
+    }
+    for (i = 0; i < n; ++i) {
+        if (kvpy_int(PyList_GetItem(list, i), "ranks", &ranks[i]) != 0) {
+            free(ranks);
+            return NULL;
+        }
+    }
+    KVPY_CALL(comm, status, kvcl_comm_deactivate(comm->handle, ranks, (int)n, ns, &result));
+    free(ranks);
+    dropped = (status == KVCL_OK) ? PyList_New(0) : kvpy_raise(status, NULL);
+    for (i = 0; (dropped != NULL) && (i < KVCL_EVENT_RANKS); ++i) {
+        if (((result.dropped[i / 64] >> (i % 64)) & 1) == 0) {
+            continue;
+        }
+        rank = PyLong_FromSsize_t(i);
+        if ((rank == NULL) || (PyList_Append(dropped, rank) != 0)) {
+            Py_CLEAR(dropped);
+        }
+        Py_XDECREF(rank);
+    }
+    return (dropped != NULL) ? Py_BuildValue("KN", (unsigned long long)result.view, dropped) : NULL;
+}
+
 PyMethodDef kvpy_recover_methods[] = {
+    {"_deactivate", comm_deactivate, METH_VARARGS, "_deactivate(ranks, timeout)"},
     {"_revoke", comm_revoke, METH_NOARGS, "_revoke()"},
     {"_is_revoked", comm_is_revoked, METH_NOARGS, "_is_revoked()"},
     {"_active", comm_active, METH_NOARGS, "_active()"},

@@ -1,0 +1,295 @@
+/*
+ * Bad input and bad luck with views: calls in different order or of different sizes, ranks that are not in the view or
+ * in no communicator, and a quorum that is out of reach for a while. Ranks are forked here, and write what they saw into
+ * memory that all share.
+ *   recover_bad RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
+ */
+#include "start_ranks.h"
+
+#include <kvcl/kvcl.h>
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 16, LONG_S = 100 };
+#define LONG_NS (LONG_S * UINT64_C(1000000000))
+
+typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM } what_t;
+
+typedef struct shared {
+    what_t      what;
+    _Atomic int met, wrong, finished, refused, go;
+} shared_t;
+
+static shared_t *shared;
+static int      size;
+static pid_t    pids[RANKS_MAX];
+
+typedef struct rank {
+    int            rank;
+    kvcl_context_h ctx;
+    kvcl_comm_h    world;
+    kvcl_cache_h   cache;
+} rank_t;
+
+static void fail(const rank_t *r, const char *what, int got)
+{
+    fprintf(stderr, "rank %d: %s: %d, %s: %s\n", r->rank, what, got, kvcl_status_name((kvcl_status_t)got),
+            kvcl_last_error());
+    atomic_store(&shared->wrong, 1);
+}
+
+#define IS(_call, _result)                                                                                             \
+    do {                                                                                                               \
+        int is_ = (_call);                                                                                             \
+        if (is_ != (_result)) {                                                                                        \
+            fail(r, #_call, is_);                                                                                      \
+        }                                                                                                              \
+    } while (0)
+
+/* The sentence of the last failure has both words. */
+static void says(const rank_t *r, const char *one, const char *other)
+{
+    if ((strstr(kvcl_last_error(), one) == NULL) || (strstr(kvcl_last_error(), other) == NULL)) {
+        fprintf(stderr, "rank %d: no \"%s\" or no \"%s\" in: %s\n", r->rank, one, other, kvcl_last_error());
+        atomic_store(&shared->wrong, 1);
+    }
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
+}
+
+static void wait_for(_Atomic int *word, int value)
+{
+    while (atomic_load(word) != value) {
+        usleep(500);
+    }
+}
+
+static kvcl_status_t end(kvcl_status_t status, const kvcl_req_h *req)
+{
+    return (status == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : status;
+}
+
+/* One rank agrees, the others shrink. */
+static void unlike_calls(const rank_t *r)
+{
+    uint64_t    flags = 1;
+    kvcl_comm_h comm;
+
+    if (r->rank == size - 1) {
+        IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_INVALID_PARAM);
+    } else {
+        IS(kvcl_comm_shrink(r->world, LONG_NS, &comm), KVCL_ERR_INVALID_PARAM);
+    }
+    says(r, "kvcl_comm_agree", "kvcl_comm_shrink");
+    flags = 3;
+    IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK); /* the next round is one */
+    IS((int)flags, 3);
+}
+
+/* One rank makes another collective, or one of other sizes. */
+static void unlike_collectives(const rank_t *r)
+{
+    uint32_t   in[8 * RANKS_MAX] = {0}, out[8 * RANKS_MAX];
+    kvcl_req_h req               = NULL;
+    const bool other             = (r->rank == size - 1);
+
+    if (shared->what == SIZES) {
+        IS(end(kvcl_allgather(r->world, in, other ? 16 : 32, out, NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
+    } else if (other) {
+        IS(end(kvcl_alltoall(r->world, in, 32, out, NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
+    } else {
+        IS(end(kvcl_allgather(r->world, in, 32, out, NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
+    }
+    says(r, ((shared->what == KINDS) && other) ? "kvcl_alltoall (" : "kvcl_allgather (", ": rank ");
+    IS(end(kvcl_barrier(r->world, NULL, &req), &req), KVCL_OK); /* the next one is one */
+}
+
+/* Operations with a rank that the view does not have: at once, none waits for its deadline. */
+static void operate_with_absent(const rank_t *r, int who)
+{
+    const uint32_t     block = 0;
+    const uint64_t     from  = now_ns();
+    kvcl_sel_t         sel   = {.blocks = &block, .n_blocks = 1};
+    kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
+    kvcl_recv_info_t   info  = KVCL_RECV_INFO_INIT;
+    kvcl_req_h         req   = NULL;
+    kvcl_view_change_result_t result = KVCL_VIEW_CHANGE_RESULT_INIT;
+    char               byte;
+
+    p.timeout_ns = LONG_NS;
+    IS(end(kvcl_get(r->world, who, r->cache, &sel, &sel, &p, &req), &req), KVCL_ERR_RANK_FAILED);
+    IS(end(kvcl_put(r->world, who, r->cache, &sel, &sel, &p, &req), &req), KVCL_ERR_RANK_FAILED);
+    IS(end(kvcl_send_bytes(r->world, who, 1, "x", 1, &p, &req), &req), KVCL_ERR_RANK_FAILED);
+    IS(end(kvcl_recv_bytes(r->world, who, 1, &byte, 1, &p, &req), &req), KVCL_ERR_RANK_FAILED);
+    IS(end(kvcl_notify(r->world, who, "x", 1, &p, &req), &req), KVCL_ERR_RANK_FAILED);
+    IS(kvcl_probe(r->world, who, 1, LONG_NS, &info), KVCL_ERR_RANK_FAILED);
+    IS(end(kvcl_barrier(r->world, &p, &req), &req), KVCL_ERR_RANK_FAILED);
+    IS(kvcl_comm_deactivate(r->world, &who, 1, LONG_NS, &result), KVCL_OK);
+    IS(result.n_dropped, 1);
+    if (now_ns() - from > LONG_NS / 2) {
+        fail(r, "operations with an absent rank took too long", 0);
+    }
+    IS(kvcl_get(r->world, size, r->cache, &sel, &sel, &p, &req), KVCL_ERR_UNKNOWN_RANK);
+    IS(kvcl_send_bytes(r->world, -2, 1, "x", 1, &p, &req), KVCL_ERR_UNKNOWN_RANK);
+    IS(kvcl_bcast_bytes(r->world, size, &byte, 1, &p, &req), KVCL_ERR_UNKNOWN_RANK);
+}
+
+/* The last rank is killed after each other one has read of it, so that its memory is mapped. */
+static void absent(const rank_t *r)
+{
+    const int      who   = size - 1;
+    const uint32_t block = 0;
+    kvcl_sel_t     sel   = {.blocks = &block, .n_blocks = 1};
+    kvcl_event_t   event = KVCL_EVENT_INIT;
+    kvcl_req_h     req   = NULL;
+
+    if (r->rank == who) {
+        wait_for(&shared->go, size - 1);
+        raise(SIGKILL);
+    }
+    IS(end(kvcl_get(r->world, who, r->cache, &sel, &sel, NULL, &req), &req), KVCL_OK);
+    IS(end(kvcl_get(r->world, who, r->cache, &sel, &sel, NULL, &req), &req), KVCL_OK);
+    atomic_fetch_add(&shared->go, 1);
+    while ((kvcl_event_next(r->ctx, &event) != KVCL_OK) || (event.type != KVCL_EVENT_VIEW)) {
+        usleep(500);
+    }
+    operate_with_absent(r, who);
+}
+
+/* Rank 0 is alone for a while, since all others are stopped. When they go on, all decide again: they may read first of
+ * the exclusion that rank 0 asks for, and accept it. */
+static void no_quorum(const rank_t *r)
+{
+    kvcl_status_t status = KVCL_OK;
+    uint64_t      from, flags = 1;
+    int           i;
+
+    if (r->rank == 0) {
+        wait_for(&shared->go, 1);
+        from = now_ns();
+        IS(kvcl_comm_agree(r->world, &flags, 1500000000), KVCL_ERR_NO_QUORUM);
+        if (now_ns() - from > LONG_NS / 2) {
+            fail(r, "the answer came late", 0);
+        }
+        atomic_store(&shared->refused, 1);
+    }
+    wait_for(&shared->go, 2);
+    for (i = (r->rank == 0) ? 1 : 0; (i < 2) && (status != KVCL_ERR_STALE); ++i) { /* as many rounds on each rank */
+        flags  = 1;
+        status = kvcl_comm_agree(r->world, &flags, LONG_NS);
+        if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED) &&
+            ((r->rank == 0) || (status != KVCL_ERR_STALE))) {
+            fail(r, "agree, after the others have gone on", status);
+        }
+    }
+}
+
+static int live(const void *arg, int rank)
+{
+    rank_t        one = {.rank = rank}, *r = &one;
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(4, 4096);
+    kvcl_event_t  event  = KVCL_EVENT_INIT;
+
+    (void)arg;
+    KVCL_TRY(kvcl_init(NULL, &r->ctx));
+    KVCL_TRY(kvcl_comm_world(r->ctx, &r->world));
+    KVCL_TRY(kvcl_cache_create(r->ctx, "kv", &layout, NULL, &r->cache));
+    while ((kvcl_event_next(r->ctx, &event) != KVCL_OK) || (event.type != KVCL_EVENT_VIEW)) {
+        usleep(500);
+    }
+    atomic_fetch_add(&shared->met, 1);
+    wait_for(&shared->met, size);
+    switch (shared->what) {
+    case CALLS:
+        unlike_calls(r);
+        break;
+    case KINDS:
+    case SIZES:
+        unlike_collectives(r);
+        break;
+    case ABSENT:
+        absent(r);
+        break;
+    default:
+        no_quorum(r);
+        break;
+    }
+    atomic_fetch_add(&shared->finished, 1);
+    wait_for(&shared->finished, (shared->what == ABSENT) ? size - 1 : size);
+    kvcl_cache_destroy(r->cache);
+    kvcl_finalize(r->ctx);
+    return 0;
+}
+
+static void signal_others(int sig)
+{
+    int rank;
+
+    for (rank = 1; rank < size; ++rank) {
+        kill(pids[rank], sig);
+    }
+}
+
+static bool run(what_t what, const char *name)
+{
+    bool right = true;
+    int  rank;
+
+    memset(shared, 0, sizeof(*shared));
+    shared->what = what;
+    start_ranks(size, live, NULL, pids);
+    if (what == QUORUM) {
+        wait_for(&shared->met, size);
+        signal_others(SIGSTOP);
+        atomic_store(&shared->go, 1);
+        wait_for(&shared->refused, 1);
+        signal_others(SIGCONT);
+        atomic_store(&shared->go, 2);
+    }
+    for (rank = 0; rank < size; ++rank) {
+        right = (rank_ends_well(pids[rank]) || ((what == ABSENT) && (rank == size - 1))) && right;
+    }
+    right = right && (atomic_load(&shared->wrong) == 0);
+    printf("%s %s, %d ranks\n", right ? "ok" : "WRONG", name, size);
+    fflush(stdout);
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[] = {
+        [CALLS] = "agree and shrink at once are refused on all",
+        [KINDS] = "two collectives at once are refused on all",
+        [SIZES] = "a collective of two sizes is refused on all",
+        [ABSENT] = "operations with a rank that the view does not have",
+        [QUORUM] = "no quorum, for as long as the others are silent",
+    };
+    const char *only = (argc > 2) ? argv[2] : "";
+    bool       right = true;
+    int        what;
+
+    size   = (argc > 1) ? atoi(argv[1]) : 4;
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if ((size < 2) || (size > RANKS_MAX) || (shared == MAP_FAILED)) {
+        fprintf(stderr, "usage: recover_bad RANKS [CASE]\n");
+        return 1;
+    }
+    setenv("KVCL_VIEWS", "yes", 0);
+    for (what = CALLS; what <= QUORUM; ++what) {
+        if ((strstr(names[what], only) != NULL) && ((what != QUORUM) || (size > 2))) { /* rank 0 is half of two */
+            right = run((what_t)what, names[what]) && right;
+        }
+    }
+    return right ? 0 : 1;
+}
