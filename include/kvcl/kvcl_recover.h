@@ -39,8 +39,8 @@ KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_
  * not made comm yet finds it revoked then. The world can be revoked too.
  *
  * kvcl_comm_agree(), kvcl_comm_shrink() and the local calls go on working. Memory imported over comm, stores opened
- * over it, and communicators made from it are objects of their own, and are not revoked. A collective that ends waits up
- * to 2 s for a silent rank that may still read its buffer. Any thread, also in a callback; does not block.
+ * over it, and communicators made from it are objects of their own, and are not revoked. A collective that ends waits
+ * up to 2 s for a silent rank that may still read its buffer. Any thread, also in a callback; does not block.
  * @return KVCL_OK (also if it was revoked before), KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set),
  *         KVCL_ERR_INVALID_PARAM (a communicator of another job).
  */

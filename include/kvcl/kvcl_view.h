@@ -119,6 +119,31 @@ KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_M
  */
 KVCL_API kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
+/* Numbers of views at one rank. Counts are since kvcl_init; times in nanoseconds. */
+typedef struct kvcl_view_stats {
+    size_t   size;             /* sizeof(kvcl_view_stats_t): set it before the call */
+    uint64_t view;             /* the number of this rank's view; 0: the ranks have not met yet */
+    uint64_t view_id;          /* its hash */
+    int      members;          /* ranks in the view */
+    int      slots;            /* ranks of the world */
+    int      suspected;        /* members that are suspected now */
+    int      lease;            /* 1: a quorum answers this rank, so it may own; 0: not */
+    uint64_t changes;          /* new views since the first */
+    uint64_t suspicions;       /* each time that a rank was suspected */
+    uint64_t false_suspicions; /* of them: it was heard again */
+    uint64_t fenced;           /* processes that this rank has killed (KVCL_FENCE) */
+    uint64_t change_ns;        /* from the failure, as this rank knew of it, to the view: the sum of all changes */
+    uint64_t change_max_ns;    /* the longest of them */
+} kvcl_view_stats_t;
+#define KVCL_VIEW_STATS_INIT {sizeof(kvcl_view_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/**
+ * Any thread; does not block.
+ * @param [in,out] stats  its size is read; the rest is filled.
+ * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_view_stats(kvcl_context_h ctx, kvcl_view_stats_t *stats) KVCL_MUST_CHECK;
+
 KVCL_END_DECLS
 
 #endif

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char *const fence_names[] = {[KVCL_FENCE_NO] = "no", [KVCL_FENCE_KILL] = "kill", NULL};
 static const char *const path_names[] = {"auto", "shm", "tcp", "loop", "rdma", NULL};
 static const char *const wire_names[] = {"auto", "plain", "aead", "ucx", NULL};
 
@@ -110,6 +111,9 @@ const kvcl_setting_t kvcl_config_table[] = {
         "with KVCL_VIEWS: time after which a rank that no quorum answers owns nothing; less than KVCL_DEAD"),
     ROW("KVCL_WARM", "60s", TIME, warm_ns, 1000000, INT64_MAX, NULL,
         "with KVCL_VIEWS: as KVCL_DEAD, for a rank that warms up (kvcl_phase)"),
+    ROW("KVCL_FENCE", "no", ENUM, fence, 0, 0, fence_names,
+        "with KVCL_VIEWS: a process of this host and user that is silent for KVCL_DEAD is left alone (no), or killed, "
+        "which proves its end (kill)"),
     ROW("KVCL_SLOTS", "0", INT, slots, 0, 1024, NULL,
         "with KVCL_VIEWS: ranks of the world, of which those beyond the job's size are free for processes that join; "
         "0: the job's size; the same on all ranks"),

@@ -53,10 +53,13 @@ typedef struct kvcl_config {
     uint64_t dead_ns;
     uint64_t lease_ns;
     uint64_t warm_ns;
+    int      fence;   /* kvcl_fence_t: what becomes of a silent process of this host */
     int64_t  slots;
 } kvcl_config_t;
 
-enum { KVCL_CONFIG_ROWS = 43 };
+typedef enum { KVCL_FENCE_NO, KVCL_FENCE_KILL } kvcl_fence_t;
+
+enum { KVCL_CONFIG_ROWS = 44 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +174,15 @@ bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]
         stop_looking(ended, &watch->pidfd);
     }
     return true;
+}
+
+/* The descriptor was opened while the process held the socket that is named after the rank's uuid. */
+bool kvcl_ended_kill(const kvcl_ended_t *ended, uint32_t rank)
+{
+    const watch_t *watch = &ended->watches[rank];
+
+    return (watch->fd >= 0) && (watch->pidfd >= 0) &&
+           (syscall(SYS_pidfd_send_signal, watch->pidfd, SIGKILL, NULL, 0) == 0);
 }
 
 int kvcl_ended_fd(const kvcl_ended_t *ended)

@@ -26,6 +26,10 @@ void          kvcl_ended_close(kvcl_ended_t *ended);
 /** Watches the process of this rank from now on. @return false: nothing can be seen here of its end. */
 bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]);
 
+/** Ends the watched process of this rank. @return whether the kernel took the order: false where there is no descriptor
+ * of that process. Its end is then told by kvcl_ended_take(). */
+bool kvcl_ended_kill(const kvcl_ended_t *ended, uint32_t rank);
+
 /** Polls readable when kvcl_ended_take() may have something to say. */
 int kvcl_ended_fd(const kvcl_ended_t *ended);
 

@@ -26,7 +26,7 @@ typedef struct going {
     bool               self; /* this rank goes */
 } going_t;
 
-/* Lock held. All members that live are to go: they stay in their view, which ends with the job. */
+/* All members that live are to go: they stay in their view, which ends with the job. */
 static bool nobody_stays(const kvcl_views_t *views)
 {
     kvcl_rankset_t stay = views->view.members;
@@ -43,6 +43,7 @@ static bool are_gone(void *arg)
     const kvcl_views_t *views = &going->room->views;
     uint32_t           slot;
 
+    kvcl_assert_locked(going->room->ctx);
     if (going->room->excluded || !going->room->started) {
         return going->room->excluded;
     }
@@ -74,6 +75,7 @@ static bool send_off(kvcl_member_room_t *room, uint32_t slot, going_t *going)
 /* Lock held. The time is up. */
 static kvcl_status_t late(const kvcl_member_room_t *room, const char *call)
 {
+    kvcl_assert_locked(room->ctx);
     if (!room->started) {
         return kvcl_fail(KVCL_ERR_TIMED_OUT, "%s: the ranks of the job have not met in the time given", call);
     }

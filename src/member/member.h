@@ -35,6 +35,8 @@ typedef struct kvcl_member_rank {
     bool               met;       /* it takes part */
     bool               ended;     /* its process has ended, or it has left */
     bool               suspected; /* counted in peer->suspicions */
+    bool               near;      /* its end would be seen at its unix socket */
+    bool               killed;    /* KVCL_FENCE */
     uint64_t           held_ns;   /* excluded: until when its endpoint stays open; 0: it does not */
 } kvcl_member_rank_t;
 
@@ -58,6 +60,9 @@ typedef struct kvcl_member_room {
     bool               fenced;   /* this rank was excluded, and its operations have ended */
     bool               excluded;
     bool               left;     /* it has asked to go */
+    uint64_t           deaf_ns;  /* since when it hears nobody; 0: it does */
+    uint64_t           wanted_ns; /* since when another view is wanted; 0: none is */
+    kvcl_view_stats_t  stats;    /* what is counted of them */
     kvcl_views_t       views;
     kvcl_rankset_t     gone;     /* have ended; the machine does not know yet */
     kvcl_rankset_t     failed;   /* the machine says so; their peers have not failed yet */
@@ -99,6 +104,12 @@ void kvcl_member_settle(kvcl_member_room_t *room);
 void kvcl_member_recover_views(kvcl_member_room_t *room);
 void kvcl_member_recover_again(kvcl_member_room_t *room);
 void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm);
+
+/* silent.c: lock held, with each tick. */
+void kvcl_member_heed_silence(kvcl_member_room_t *room, uint64_t now_ns);
+
+/* view_stats.c: lock held. An event of the machine. */
+void kvcl_member_count(kvcl_member_room_t *room, kvcl_views_event_t event, const kvcl_rankset_t *ranks);
 
 /* member_events.c: lock held. */
 void kvcl_member_event(kvcl_member_room_t *room, int type, const kvcl_rankset_t *ranks);

@@ -104,6 +104,7 @@ static void take_event(void *arg, kvcl_views_event_t event, const kvcl_rankset_t
     };
     kvcl_member_room_t *room = arg;
 
+    kvcl_member_count(room, event, ranks);
     if ((event == KVCL_VIEWS_SUSPECT) || (event == KVCL_VIEWS_ALIVE_AGAIN)) {
         set_suspected(room, ranks, event == KVCL_VIEWS_SUSPECT);
     } else if ((event == KVCL_VIEWS_FAILED) || (event == KVCL_VIEWS_LEFT)) {
@@ -171,12 +172,13 @@ static void fence(kvcl_member_room_t *room)
         kvcl_log_info("rank %u has left the job", (unsigned)room->me);
     } else {
         kvcl_log_error("the other ranks have excluded this one, rank %u, after %llu ms of silence or because one of "
-                       "them has deactivated it: its operations end with KVCL_ERR_STALE; end this process, or start its "
-                       "context again", (unsigned)room->me,
+                       "them has deactivated it: its operations end with KVCL_ERR_STALE; end this process, or start "
+                       "its context again", (unsigned)room->me,
                        (unsigned long long)(room->times.detect.dead_ns / KVCL_NS_PER_MS));
     }
     for (slot = 0; slot < room->n; ++slot) {
         if (room->ranks[slot].peer != NULL) {
+            kvcl_bundle_flush(room->ranks[slot].peer); /* what it says of itself last */
             kvcl_peer_fail(room->ranks[slot].peer, KVCL_ERR_STALE);
         }
     }
@@ -353,19 +355,6 @@ static void peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     }
 }
 
-/* Who has joined learns what was revoked before. */
-static void view(kvcl_context_h ctx, void *state, const kvcl_view_t *new_view, const kvcl_rankset_t *joined)
-{
-    kvcl_member_room_t *room = state;
-    uint32_t           slot;
-
-    (void)ctx;
-    (void)new_view;
-    KVCL_RANKSET_EACH(joined, slot) {
-        kvcl_revokes_lost(&room->revokes, slot);
-    }
-}
-
 static unsigned room_poll(kvcl_context_h ctx, void *state)
 {
     (void)ctx;
@@ -396,6 +385,6 @@ const kvcl_room_t kvcl_room_member = {
     .poll        = room_poll,
     .peer_failed = peer_failed,
     .peer_reset  = peer_reset,
-    .view        = view,
+    .view        = kvcl_revoke_on_view,
     .comm_freed  = comm_freed,
 };

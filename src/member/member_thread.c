@@ -75,7 +75,7 @@ static bool find(kvcl_member_room_t *room, uint32_t slot, const uint8_t host[16]
     known = know(room, slot, peer, &address);
     kvcl_unlock(ctx);
     if (known && (memcmp(address.host, host, sizeof(address.host)) == 0)) {
-        (void)kvcl_ended_watch(room->ended, slot, address.uuid);
+        room->ranks[slot].near = kvcl_ended_watch(room->ended, slot, address.uuid);
     }
     return known;
 }
@@ -191,6 +191,8 @@ static uint64_t tick(kvcl_member_room_t *room)
         listen(room, now_ns);
         room->busy = true;
         kvcl_views_tick(&room->views, now_ns);
+        room->wanted_ns = (room->wanted_ns == 0) ? room->views.wanted_ns : room->wanted_ns;
+        kvcl_member_heed_silence(room, now_ns);
         room->busy = false;
         begin(room, now_ns);
         if (now_ns - room->again_ns >= AGAIN_BEATS * room->times.detect.beat_ns) {

@@ -81,6 +81,18 @@ void kvcl_revoke_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_ms
     take(room, in->comm, &members, (uint32_t)msg->op);
 }
 
+void kvcl_revoke_on_view(kvcl_context_h ctx, void *state, const kvcl_view_t *view, const kvcl_rankset_t *joined)
+{
+    kvcl_member_room_t *room = state;
+    uint32_t           slot;
+
+    kvcl_assert_locked(ctx);
+    (void)view;
+    KVCL_RANKSET_EACH(joined, slot) {
+        kvcl_revokes_lost(&room->revokes, slot);
+    }
+}
+
 unsigned kvcl_revoke_late(kvcl_member_room_t *room)
 {
     kvcl_context_h ctx = room->ctx;

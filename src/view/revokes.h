@@ -48,8 +48,8 @@ void kvcl_revokes_again(kvcl_revokes_t *revokes);
 /** What this slot was told may be lost. */
 void kvcl_revokes_lost(kvcl_revokes_t *revokes, uint32_t slot);
 
-/** The payload of a message from slot @a from to @a me, of a job of @a n: a set of slots, as it lies. False: no rank sends
- * it. */
+/** The payload of a message from slot @a from to @a me, of a job of @a n: a set of slots, as it lies. False: no rank
+ * sends it. */
 bool kvcl_revokes_unpack(const void *data, size_t len, uint32_t n, uint32_t from, uint32_t me, kvcl_rankset_t *members);
 
 #endif

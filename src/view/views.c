@@ -143,14 +143,16 @@ bool kvcl_views_has_quorum(const kvcl_views_t *views)
 
 /* ---- a new view ---- */
 
-static void leave_out(kvcl_views_t *views)
+void kvcl_views_give_up(kvcl_views_t *views)
 {
     kvcl_rankset_t me = {{0}};
 
-    kvcl_rankset_add(&me, views->me);
-    views->state = KVCL_VIEWS_OUT;
-    memset(&views->ballot, 0, sizeof(views->ballot));
-    tell(views, KVCL_VIEWS_EXCLUDED, &me);
+    if (views->state == KVCL_VIEWS_MEMBER) {
+        kvcl_rankset_add(&me, views->me);
+        views->state = KVCL_VIEWS_OUT;
+        memset(&views->ballot, 0, sizeof(views->ballot));
+        tell(views, KVCL_VIEWS_EXCLUDED, &me);
+    }
 }
 
 /* The members that differ from those of another view: other slots, or other incarnations. */
@@ -194,9 +196,7 @@ void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now
     uint32_t       slot;
 
     if (!kvcl_view_has(next, views->me, views->incarnation)) {
-        if (views->state == KVCL_VIEWS_MEMBER) {
-            leave_out(views);
-        }
+        kvcl_views_give_up(views);
         return;
     }
     differing(&views->view, next, &gone);

@@ -177,6 +177,9 @@ void kvcl_views_warm(kvcl_views_t *views, bool warm, uint64_t now_ns);
 /** This member is to go: itself, or another one. */
 void kvcl_views_leave(kvcl_views_t *views, uint32_t slot, uint64_t now_ns);
 
+/** This rank is no member any more, by its own decision; the others may not know. */
+void kvcl_views_give_up(kvcl_views_t *views);
+
 /** May this rank own now? */
 bool kvcl_views_has_lease(const kvcl_views_t *views, uint64_t now_ns);
 

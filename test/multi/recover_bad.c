@@ -1,7 +1,7 @@
 /*
  * Bad input and bad luck with views: calls in different order or of different sizes, ranks that are not in the view or
- * in no communicator, and a quorum that is out of reach for a while. Ranks are forked here, and write what they saw into
- * memory that all share.
+ * in no communicator, and a quorum that is out of reach for a while. Ranks are forked here, and write what they saw
+ * into memory that all share.
  *   recover_bad RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
  */
 #include "start_ranks.h"
@@ -18,7 +18,7 @@
 enum { RANKS_MAX = 16, LONG_S = 100 };
 #define LONG_NS (LONG_S * UINT64_C(1000000000))
 
-typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM } what_t;
+typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM, DEAF } what_t;
 
 typedef struct shared {
     what_t      what;
@@ -167,13 +167,11 @@ static void absent(const rank_t *r)
     operate_with_absent(r, who);
 }
 
-/* Rank 0 is alone for a while, since all others are stopped. When they go on, all decide again: they may read first of
- * the exclusion that rank 0 asks for, and accept it. */
+/* Rank 0 is alone for a while, since all others are stopped. When they go on, all decide again, and none is excluded. */
 static void no_quorum(const rank_t *r)
 {
-    kvcl_status_t status = KVCL_OK;
-    uint64_t      from, flags = 1;
-    int           i;
+    uint64_t from, flags = 1;
+    int      i;
 
     if (r->rank == 0) {
         wait_for(&shared->go, 1);
@@ -185,14 +183,37 @@ static void no_quorum(const rank_t *r)
         atomic_store(&shared->refused, 1);
     }
     wait_for(&shared->go, 2);
-    for (i = (r->rank == 0) ? 1 : 0; (i < 2) && (status != KVCL_ERR_STALE); ++i) { /* as many rounds on each rank */
-        flags  = 1;
-        status = kvcl_comm_agree(r->world, &flags, LONG_NS);
-        if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED) &&
-            ((r->rank == 0) || (status != KVCL_ERR_STALE))) {
-            fail(r, "agree, after the others have gone on", status);
-        }
+    for (i = (r->rank == 0) ? 1 : 0; i < 2; ++i) { /* as many rounds on each rank */
+        flags = 1;
+        IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK);
     }
+}
+
+static void wait_for_event(const rank_t *r, int type)
+{
+    kvcl_event_t event = KVCL_EVENT_INIT;
+
+    while ((kvcl_event_next(r->ctx, &event) != KVCL_OK) || (event.type != type)) {
+        usleep(500);
+    }
+}
+
+/* Rank 0 hears nobody for 10 s, though the others live, in its host: it leaves, and they go on without it. */
+static void hear_nobody(const rank_t *r)
+{
+    uint64_t flags = 1;
+
+    if (r->rank == 0) {
+        wait_for(&shared->go, 1);
+        wait_for_event(r, KVCL_EVENT_EXCLUDED);
+        IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_STALE);
+        atomic_store(&shared->refused, 1);
+        return;
+    }
+    wait_for(&shared->go, 2);
+    wait_for_event(r, KVCL_EVENT_VIEW);
+    IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_RANK_FAILED);
+    IS((int)kvcl_comm_view(r->world), 2);
 }
 
 static int live(const void *arg, int rank)
@@ -221,8 +242,11 @@ static int live(const void *arg, int rank)
     case ABSENT:
         absent(r);
         break;
-    default:
+    case QUORUM:
         no_quorum(r);
+        break;
+    default:
+        hear_nobody(r);
         break;
     }
     atomic_fetch_add(&shared->finished, 1);
@@ -249,7 +273,7 @@ static bool run(what_t what, const char *name)
     memset(shared, 0, sizeof(*shared));
     shared->what = what;
     start_ranks(size, live, NULL, pids);
-    if (what == QUORUM) {
+    if ((what == QUORUM) || (what == DEAF)) {
         wait_for(&shared->met, size);
         signal_others(SIGSTOP);
         atomic_store(&shared->go, 1);
@@ -274,6 +298,7 @@ int main(int argc, char **argv)
         [SIZES] = "a collective of two sizes is refused on all",
         [ABSENT] = "operations with a rank that the view does not have",
         [QUORUM] = "no quorum, for as long as the others are silent",
+        [DEAF] = "who hears nobody of its host leaves",
     };
     const char *only = (argc > 2) ? argv[2] : "";
     bool       right = true;
@@ -286,8 +311,8 @@ int main(int argc, char **argv)
         return 1;
     }
     setenv("KVCL_VIEWS", "yes", 0);
-    for (what = CALLS; what <= QUORUM; ++what) {
-        if ((strstr(names[what], only) != NULL) && ((what != QUORUM) || (size > 2))) { /* rank 0 is half of two */
+    for (what = CALLS; what <= DEAF; ++what) {
+        if ((strstr(names[what], only) != NULL) && ((what < QUORUM) || (size > 2))) { /* rank 0 is half of two */
             right = run((what_t)what, names[what]) && right;
         }
     }

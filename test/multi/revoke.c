@@ -1,6 +1,6 @@
 /*
- * Communicators that are revoked while operations of all kinds wait (kvcl_comm_revoke). Ranks are forked here, and write
- * what they saw into memory that all share.
+ * Communicators that are revoked while operations of all kinds wait (kvcl_comm_revoke). Ranks are forked here, and
+ * write what they saw into memory that all share.
  *   revoke RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
  */
 #include "start_ranks.h"

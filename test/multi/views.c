@@ -252,6 +252,9 @@ static bool finish(const char *name, bool right, const char *times)
     right = consistent() && right;
     atomic_store(&shared->go, 2);
     for (rank = 0; rank < size; ++rank) {
+        if (pids[rank] < 0) {
+            continue; /* it was waited for */
+        }
         kill(pids[rank], SIGCONT);
         if ((waitpid(pids[rank], &status, 0) != pids[rank]) ||
             (alive(rank) && (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)))) {
@@ -341,6 +344,28 @@ static bool case_stop(int who, useconds_t longer_us)
                   right, text);
 }
 
+/* A stopped rank is killed by another one, which proves its end. */
+static bool case_fence(void)
+{
+    const int who = size - 1;
+    uint64_t  from;
+    bool      right;
+    int       status;
+
+    setenv("KVCL_FENCE", "kill", 1);
+    right = start();
+    unsetenv("KVCL_FENCE");
+    from = now_ns();
+    kill(pids[who], SIGSTOP);
+    right = right && (waitpid(pids[who], &status, 0) == pids[who]) && WIFSIGNALED(status) &&
+            (WTERMSIG(status) == SIGKILL);
+    dead |= 1u << who;
+    pids[who] = -1;
+    right = right && (all_told(KVCL_EVENT_FAILED, who, true, who, from) >= 0) &&
+            (all_told(KVCL_EVENT_VIEW, who, false, who, from) >= 0);
+    return finish("a silent rank is killed (KVCL_FENCE)", right, "");
+}
+
 static bool case_leave(void)
 {
     uint64_t from;
@@ -362,7 +387,7 @@ int main(int argc, char **argv)
     size   = (argc > 1) ? atoi(argv[1]) : 4;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if ((size < 2) || (size > RANKS_MAX) || (shared == MAP_FAILED)) {
-        fprintf(stderr, "usage: views RANKS [kill|zero|half|most|pause|stop|leave]\n");
+        fprintf(stderr, "usage: views RANKS [kill|zero|half|most|pause|stop|fence|leave]\n");
         return 1;
     }
     setenv("KVCL_VIEWS", "yes", 0);
@@ -376,6 +401,7 @@ int main(int argc, char **argv)
         right = (!CASE("stop") || case_stop(size - 1, 500000)) && right;
         right = (!CASE("stop") || case_stop(0, 3000000)) && right;
     }
+    right = (!CASE("fence") || case_fence()) && right;
     right = (!CASE("leave") || case_leave()) && right;
     return right ? 0 : 1;
 }

@@ -303,27 +303,6 @@ static PyObject *context_progress(PyObject *self, PyObject *none)
     return PyLong_FromUnsignedLong(n);
 }
 
-/* _leave(timeout) */
-static PyObject *context_leave(PyObject *self, PyObject *timeout)
-{
-    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)self;
-    kvcl_status_t status;
-    uint64_t      ns;
-
-    if ((kvpy_call_timeout(timeout, &ns) != 0) || (kvpy_ctx_check(ctx) != 0)) {
-        return NULL;
-    }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_leave(ctx->handle, ns);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
-    if (status != KVCL_OK) {
-        return kvpy_raise(status, NULL);
-    }
-    Py_RETURN_NONE;
-}
-
 static PyObject *context_stats(PyObject *self, PyObject *none)
 {
     kvpy_ctx_t           *ctx = (kvpy_ctx_t *)self;
@@ -422,7 +401,7 @@ static PyMethodDef methods[] = {
     {"_open", context_open, METH_VARARGS | METH_CLASS,
      "_open(boot, rendezvous, rank, nranks, secret_file, path, thread, oob): join the job."},
     {"_close", context_close_py, METH_NOARGS, "Leave the job."},
-    {"_leave", context_leave, METH_O, "_leave(timeout)"},
+    {"_leave", kvpy_context_leave, METH_O, "_leave(timeout)"},
     {"_abandon", context_abandon, METH_NOARGS, "Leave the job whatever is still used; at exit."},
     {"_address", context_address, METH_NOARGS, "This context's address as text."},
     {"fileno", context_fileno, METH_NOARGS,

@@ -186,6 +186,27 @@ static PyObject *comm_deactivate(PyObject *self, PyObject *args)
     return (dropped != NULL) ? Py_BuildValue("KN", (unsigned long long)result.view, dropped) : NULL;
 }
 
+/* Context: _leave(timeout) */
+PyObject *kvpy_context_leave(PyObject *self, PyObject *timeout)
+{
+    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)self;
+    kvcl_status_t status;
+    uint64_t      ns;
+
+    if ((kvpy_call_timeout(timeout, &ns) != 0) || (kvpy_ctx_check(ctx) != 0)) {
+        return NULL;
+    }
+    ++ctx->users;
+    Py_BEGIN_ALLOW_THREADS
+    status = kvcl_leave(ctx->handle, ns);
+    Py_END_ALLOW_THREADS
+    --ctx->users;
+    if (status != KVCL_OK) {
+        return kvpy_raise(status, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
 PyMethodDef kvpy_recover_methods[] = {
     {"_deactivate", comm_deactivate, METH_VARARGS, "_deactivate(ranks, timeout)"},
     {"_revoke", comm_revoke, METH_NOARGS, "_revoke()"},
