@@ -8,6 +8,7 @@
 #include "metrics/metrics_text.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ROW(_field, _metric, _help) {"kvcl_context_" _metric "_total", offsetof(kvcl_context_stats_t, _field), _help}
@@ -77,6 +78,70 @@ static void print_latency(void *arg, const kvcl_latency_info_t *info)
                       to->rank, info->op, info->path);
 }
 
+#define VIEW(_field, _metric, _type, _help) \
+    {"kvcl_view_" _metric, _type, offsetof(kvcl_view_stats_t, _field), sizeof(((kvcl_view_stats_t *)0)->_field), _help}
+
+static const struct {
+    const char *name, *type;
+    size_t     offset, size;
+    const char *help;
+} views[] = {
+    VIEW(view, "number", "gauge", "The number of this rank's view."),
+    VIEW(members, "members", "gauge", "Ranks in the view."),
+    VIEW(slots, "slots", "gauge", "Ranks of the world."),
+    VIEW(suspected, "suspected", "gauge", "Members that are suspected."),
+    VIEW(lease, "lease", "gauge", "1: a quorum answers this rank."),
+    VIEW(changes, "changes_total", "counter", "New views."),
+    VIEW(suspicions, "suspicions_total", "counter", "Times that a rank was suspected."),
+    VIEW(false_suspicions, "false_suspicions_total", "counter", "Suspected ranks that were heard again."),
+    VIEW(fenced, "fenced_total", "counter", "Silent processes that this rank has killed."),
+    VIEW(change_ns, "change_nanoseconds_total", "counter", "Time from failures to the views without them."),
+};
+
+/* The mask of the world. */
+static void print_active(FILE *file, int rank, kvcl_context_h ctx)
+{
+    unsigned char *active = NULL;
+    kvcl_comm_h   world;
+    int           n = 0, i;
+
+    if (kvcl_comm_world(ctx, &world) == KVCL_OK) {
+        n      = kvcl_comm_size(world);
+        active = calloc((size_t)n + 1, 1);
+    }
+    if ((active != NULL) && (kvcl_comm_active(world, active, n, NULL) == KVCL_OK)) {
+        kvcl_metric_family(file, "kvcl_view_active", "gauge", "1: the rank is a member, as this one knows.");
+        for (i = 0; i < n; ++i) {
+            kvcl_metric_count(file, "kvcl_view_active", active[i], "rank=\"%d\",of=\"%d\"", rank, i);
+        }
+    }
+    free(active);
+}
+
+/* Nothing without KVCL_VIEWS. */
+static void print_views(FILE *file, int rank, kvcl_context_h ctx)
+{
+    kvcl_view_stats_t stats = KVCL_VIEW_STATS_INIT;
+    uint64_t          value;
+    int               small;
+    size_t            i;
+
+    if (kvcl_view_stats(ctx, &stats) != KVCL_OK) {
+        return;
+    }
+    for (i = 0; i < sizeof(views) / sizeof(views[0]); ++i) {
+        if (views[i].size == sizeof(small)) {
+            memcpy(&small, (const char *)&stats + views[i].offset, sizeof(small));
+            value = (uint64_t)small;
+        } else {
+            memcpy(&value, (const char *)&stats + views[i].offset, sizeof(value));
+        }
+        kvcl_metric_family(file, views[i].name, views[i].type, views[i].help);
+        kvcl_metric_count(file, views[i].name, value, "rank=\"%d\"", rank);
+    }
+    print_active(file, rank, ctx);
+}
+
 void kvcl_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
 {
     kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
@@ -93,6 +158,7 @@ void kvcl_metrics_context(FILE *file, int rank, kvcl_context_h ctx)
         kvcl_metric_family(file, rows[i].name, "counter", rows[i].help);
         kvcl_metric_count(file, rows[i].name, value, "rank=\"%d\"", rank);
     }
+    print_views(file, rank, ctx);
     kvcl_metric_family(file, "kvcl_call_duration_seconds", "histogram",
                        "Latency of this rank's successful calls, by kind of call and path.");
     (void)!kvcl_query_latency(ctx, print_latency, &latency);

@@ -193,6 +193,55 @@ static void show(const options_t *opt, const table_t *now, const table_t *before
     fflush(stdout);
 }
 
+/* The value of the first sample of this metric, a number; -1: there is none. */
+static long long metric(const char *body, const char *name)
+{
+    const size_t len = strlen(name);
+    const char   *at, *value;
+
+    for (at = strstr(body, name); at != NULL; at = strstr(at + len, name)) {
+        if (((at == body) || (at[-1] == '\n')) && (at[len] == '{')) {
+            value = strstr(at, "} ");
+            return (value != NULL) ? strtoll(value + 2, NULL, 10) : -1;
+        }
+    }
+    return -1;
+}
+
+/* The ranks of the mask that are no members, at most ABSENT_MAX of them. */
+static void show_absent(const char *body)
+{
+    enum { ABSENT_MAX = 16 };
+    const char *at = body;
+    int        of, value, n = 0;
+
+    while ((n < ABSENT_MAX) && ((at = strstr(at, "\nkvcl_view_active{")) != NULL)) {
+        if ((sscanf(at, "\nkvcl_view_active{rank=\"%*d\",of=\"%d\"} %d", &of, &value) == 2) && (value == 0)) {
+            printf("%s %d", (n++ == 0) ? ", not active:" : "", of);
+        }
+        ++at;
+    }
+}
+
+/* Of the rank that answers; nothing where it has no views. */
+static void show_view(const options_t *opt)
+{
+    char *body, why[400];
+
+    if (!http_get(opt->where, "/metrics", &opt->token, TIMEOUT_S, &body, why, sizeof(why))) {
+        return; /* the table is all the same */
+    }
+    if (metric(body, "kvcl_view_number") > 0) {
+        printf("view %lld: %lld of %lld ranks, %lld suspected, lease: %s", metric(body, "kvcl_view_number"),
+               metric(body, "kvcl_view_members"), metric(body, "kvcl_view_slots"),
+               metric(body, "kvcl_view_suspected"), (metric(body, "kvcl_view_lease") == 1) ? "yes" : "no");
+        show_absent(body);
+        printf("\n");
+        fflush(stdout);
+    }
+    free(body);
+}
+
 /* One refresh. False: the reason was printed to stderr. */
 static bool look(const options_t *opt, table_t *before)
 {
@@ -209,6 +258,7 @@ static bool look(const options_t *opt, table_t *before)
         fflush(stdout);
     } else if (read_rows(body, &now)) {
         show(opt, &now, before);
+        show_view(opt);
         free(before->rows);
         *before = now;
     }

@@ -64,15 +64,15 @@ export KVCL_BOOT
 exits 0 env KVCL_WINDOW=7 "$info"
 cp "$tmp/out" "$tmp/text"
 exits 0 env KVCL_WINDOW=7 "$info" --json
-holds "all sections" 'list(j) == ["build", "settings", "collectives", "nccl", "topology", "copy", "security",
-  "ranks", "gpudirect", "paths"]'
+holds "all sections" 'list(j) == ["build", "settings", "collectives", "nccl", "topology", "copy", "elastic",
+  "security", "ranks", "gpudirect", "paths"]'
 holds "NCCL, or why not" '("\nNCCL: %s\n" % j["nccl"]) in t and (j["nccl"][0].isdigit() or
   j["nccl"].startswith("no: "))'
 holds "the build" 't.startswith("KVCL %s\n  %s\n" % (j["build"]["version"], j["build"]["text"]))'
 holds "the build's parts" '("; ucx %s;" % j["build"]["ucx"]) in t and j["build"]["ucx"][0].isdigit() and
   "tcp" in j["build"]["boot"] and j["build"]["wire_version"] >= 1 and type(j["build"]["debug"]) is bool and
   j["build"]["hardening"]'
-holds "the settings" 'len(j["settings"]) == t.count("  KVCL_") and all(set(s) == {"name", "value", "default", "source",
+holds "the settings" 'len(j["settings"]) == t.split("\nelastic: ")[0].count("  KVCL_") and all(set(s) == {"name", "value", "default", "source",
   "help"} and ("  " + s["name"] + " ") in t and s["help"] in t for s in j["settings"])'
 holds "a setting" '[s for s in j["settings"] if s["name"] == "KVCL_WINDOW"] == [{"name": "KVCL_WINDOW", "value": "7",
   "default": "16", "source": "environment", "help": "served data messages in flight per transfer"}]'
@@ -84,6 +84,8 @@ holds "the table" 'len(j["collectives"]["table"]) >= 3 and
   all(("  " + row + "\n") in t for row in j["collectives"]["table"])'
 holds "the topology" '[x.strip() for x in t.split("\ntopology\n")[1].split("\ncopy\n")[0].split("\n")] ==
   list(texts(j["topology"]))'
+holds "what this host can prove" 'j["elastic"]["proofs"][0]["what"] == "unix socket" and
+  j["elastic"]["proofs"][0]["works"] and "KVCL_FENCE" in [s["name"] for s in j["elastic"]["settings"]]'
 holds "what others can reach" 'j["security"] and all(set(d) == {"kind", "where", "protection"} and
   d["kind"] in ("unix", "memory") and d["protection"] in t for d in j["security"])'
 holds "the path to itself" 'j["ranks"] == 1 and j["paths"] == [{"from": 0, "to": 0, "path": "loop",

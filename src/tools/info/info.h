@@ -15,6 +15,7 @@ typedef struct info_options {
     bool copy;
     bool paths;
     bool security;
+    bool elastic;
     bool json;
 } info_options_t;
 
@@ -41,6 +42,12 @@ bool info_paths(const job_t *job, info_path_fn_t fn, void *arg);
  * @return false: the error was printed to stderr. */
 typedef void (*door_fn_t)(void *arg, const char *kind, const char *where, const char *protection);
 bool info_security(const job_t *job, door_fn_t fn, void *arg);
+
+/* fn for each capability of the kernel that views use: why is NULL where it is there. */
+typedef void (*elastic_fn_t)(void *arg, const char *what, const char *why, const char *use);
+void info_elastic(elastic_fn_t fn, void *arg);
+/* fn for each setting of views. @return false: the error was printed to stderr. */
+bool info_elastic_settings(const job_t *job, void (*fn)(void *arg, const kvcl_setting_info_t *info), void *arg);
 
 /* One object with a member for each section that opt names; null for a section that could not be read. Collective if
  * joined: this process is in its job, as paths and security need. @return false if a section is null. */

@@ -232,6 +232,37 @@ static bool put_paths(const job_t *job, json_out_t *json)
     return good;
 }
 
+static void put_proof(void *arg, const char *what, const char *why, const char *use)
+{
+    json_out_t *json = arg;
+
+    json_open(json, NULL, '{');
+    json_string(json, "what", what);
+    json_bool(json, "works", why == NULL);
+    json_string(json, "why", (why != NULL) ? why : "");
+    json_string(json, "use", use);
+    json_close(json, '}');
+}
+
+static bool put_elastic(const job_t *job, json_out_t *json)
+{
+    settings_t settings = {json, false};
+    bool       good;
+
+    json_open(json, "elastic", '{');
+    json_open(json, "proofs", '[');
+    info_elastic(put_proof, json);
+    json_close(json, ']');
+    good = info_elastic_settings(job, put_setting, &settings);
+    if (settings.opened) {
+        json_close(json, ']');
+    } else {
+        json_null(json, "settings");
+    }
+    json_close(json, '}');
+    return good;
+}
+
 bool info_json(const job_t *job, const info_options_t *opt, bool joined)
 {
     bool       good = true;
@@ -256,6 +287,9 @@ bool info_json(const job_t *job, const info_options_t *opt, bool joined)
     }
     if (opt->copy) {
         good = put_copy(job, &json) && good;
+    }
+    if (opt->elastic) {
+        good = put_elastic(job, &json) && good;
     }
     if (joined && opt->security) {
         good = put_security(job, &json) && good;

@@ -27,6 +27,8 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
          "or srun)", 0, 0},
         {"security", CLI_FLAG, &opt->security, NULL, "what others can reach of a rank with these settings, and what "
          "protects it", 0, 0},
+        {"elastic", CLI_FLAG, &opt->elastic, NULL, "what this host can prove of the end of processes, and the settings "
+         "of views", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object, with a member for each section", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_info", "[options]",
@@ -38,8 +40,9 @@ static cli_result_t parse(info_options_t *opt, int argc, char **argv)
     memset(opt, 0, sizeof(*opt));
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
     if (!opt->build && !opt->settings && !opt->colls && !opt->topology && !opt->copy && !opt->paths &&
-        !opt->security) {
+        !opt->security && !opt->elastic) {
         opt->build = opt->settings = opt->colls = opt->topology = opt->copy = opt->paths = opt->security = true;
+        opt->elastic = true;
     }
     return result;
 }
@@ -111,6 +114,12 @@ static void print_door(void *arg, const char *kind, const char *where, const cha
     printf("  %-7s %s: %s\n", kind, where, what_protects);
 }
 
+static void print_proof(void *arg, const char *what, const char *why, const char *use)
+{
+    (void)arg;
+    printf("  %-12s %s: %s\n", what, (why == NULL) ? "yes" : why, use);
+}
+
 /* The sections that need no job. */
 static bool print_local(const job_t *job, const info_options_t *opt)
 {
@@ -132,6 +141,11 @@ static bool print_local(const job_t *job, const info_options_t *opt)
     }
     if (opt->copy) {
         good = print_text(job, "copy", kvcl_query_copy) && good;
+    }
+    if (opt->elastic) {
+        printf("elastic: what this host can prove\n");
+        info_elastic(print_proof, NULL);
+        good = info_elastic_settings(job, print_setting, NULL) && good;
     }
     return good;
 }
