@@ -188,7 +188,8 @@ START_TEST(gaps_degrade_and_a_replay_mends)
     ck_assert_uint_eq(state, KVCL_SCHED_DEGRADED);
     ck_assert_int_eq(feed(6, "\x92\x00\x90", 3, KVCL_SCHED_REPLAYED), KVCL_OK);
     ck_assert_uint_eq(state, KVCL_SCHED_EXACT);
-    ck_assert_int_eq(feed(6, "\x92\x00\x90", 3, KVCL_SCHED_REPLAYED), KVCL_OK); /* again: ignored */
+    ck_assert_int_eq(feed(6, "\x92\x00\x91\x91\xb0" "AllBlocksCleared", 21, KVCL_SCHED_REPLAYED), KVCL_OK);
+    ck_assert_uint_eq(run(NULL), 2); /* it came again: ignored */
     ck_assert_int_eq(feed(UINT64_MAX, "", 0, KVCL_SCHED_REPLAYED), KVCL_OK);
     ck_assert_uint_eq(state, KVCL_SCHED_EXACT);
     ck_assert_int_eq(feed_hex(7, HEX_ONE_MORE), KVCL_OK);
@@ -244,6 +245,110 @@ START_TEST(offloaded_blocks_without_tokens_are_known_by_hash)
     ck_assert_int_eq(feed_hex(2, "92 00 91 97 ab426c6f636b53746f726564 91 20 21 94 01020304 04 c0 c0"), KVCL_OK);
     ck_assert_uint_eq(test_info(tested, source).orphans, 2);
     ck_assert_uint_eq(state, KVCL_SCHED_EXACT);
+    end();
+}
+END_TEST
+
+/* ---- longer ones, written here ---- */
+
+static uint8_t message[65536];
+static size_t  message_len;
+
+static void put(const void *bytes, size_t len)
+{
+    memcpy(message + message_len, bytes, len);
+    message_len += len;
+}
+
+static void put_u16(uint8_t head, uint32_t value)
+{
+    const uint8_t bytes[3] = {head, (uint8_t)(value >> 8), (uint8_t)value};
+
+    put(bytes, sizeof(bytes));
+}
+
+/* [0, [["BlockStored", hashes first.., parent, tokens first.., 1, nil, nil]]]: a token a block, its hash and itself. */
+static void feed_stored(uint64_t number, uint32_t first, uint32_t n, bool with_parent)
+{
+    uint32_t i;
+
+    message_len = 0;
+    put("\x92\x00\x91\x97\xab" "BlockStored", 16);
+    for (put_u16(0xdc, n), i = 0; i < n; ++i) {
+        put_u16(0xcd, first + i);
+    }
+    if (with_parent) {
+        put_u16(0xcd, first - 1);
+    } else {
+        put("\xc0", 1);
+    }
+    for (put_u16(0xdc, n), i = 0; i < n; ++i) {
+        put_u16(0xcd, first + i);
+    }
+    put("\x01\xc0\xc0", 3);
+    ck_assert_int_eq(feed(number, message, message_len, 0), KVCL_OK);
+}
+
+static void feed_removed(uint64_t number, uint32_t hash)
+{
+    message_len = 0;
+    put("\x92\x00\x91\x93\xac" "BlockRemoved" "\x91", 18);
+    put_u16(0xcd, hash);
+    put("\xc0", 1);
+    ck_assert_int_eq(feed(number, message, message_len, 0), KVCL_OK);
+}
+
+START_TEST(a_chain_goes_on_over_messages)
+{
+    uint32_t          tokens[100], i;
+    kvcl_key_t        root, keys[100];
+    kvcl_sched_hold_t hold;
+    size_t            n;
+
+    begin(KVCL_SCHED_FEED_VLLM);
+    for (i = 0; i < 100; ++i) {
+        tokens[i] = i + 1;
+    }
+    kvcl_key_root(NULL, 0, "m", &root);
+    ck_assert_int_eq(kvcl_key_chain(&root, 0, tokens, 100, 1, keys, 100, &n), KVCL_OK);
+    feed_stored(0, 1, 10, false);
+    for (i = 1; i < 10; ++i) {
+        feed_stored(i, 1 + i * 10, 10, true);
+    }
+    ck_assert_int_eq(kvcl_sched_index_match(tested, keys, 100, 0, 0, &hold, 1, &n), KVCL_OK);
+    ck_assert_uint_eq(n, 1);
+    ck_assert_uint_eq(hold.blocks, 100);
+    end();
+}
+END_TEST
+
+START_TEST(what_an_engine_removes_is_gone_and_nothing_else)
+{
+    enum { HASHES = 400, STEPS = 20000 };
+    kvcl_sched_index_stats_t stats = KVCL_SCHED_INDEX_STATS_INIT;
+    bool                     there[HASHES + 1] = {false};
+    uint32_t                 step, hash, n = 0;
+
+    begin(KVCL_SCHED_FEED_VLLM);
+    for (step = 0; step < STEPS; ++step) {
+        hash = 1 + below(HASHES);
+        n -= there[hash];
+        there[hash] = (below(2) == 0);
+        n += there[hash];
+        if (there[hash]) {
+            feed_stored(step, hash, 1, false);
+        } else {
+            feed_removed(step, hash);
+        }
+        ck_assert_uint_eq(test_info(tested, source).blocks, n);
+    }
+    ck_assert_int_eq(kvcl_sched_index_stats(tested, &stats), KVCL_OK);
+    ck_assert_uint_eq(stats.blocks, n);
+    for (hash = 1; hash <= HASHES; ++hash) {
+        feed_removed(step++, hash);
+    }
+    ck_assert_int_eq(kvcl_sched_index_stats(tested, &stats), KVCL_OK);
+    ck_assert_uint_eq(stats.blocks + stats.holders, 0);
     end();
 }
 END_TEST
@@ -421,6 +526,7 @@ int main(void)
     Suite *suite = suite_create("sched_events");
     TCase *tc    = tcase_create("events");
 
+    test_seed(&rnd);
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, both_encodings_are_read);
     tcase_add_test(tc, a_salt_and_an_adapter_make_other_keys);
@@ -428,6 +534,8 @@ int main(void)
     tcase_add_test(tc, what_no_replay_brings_is_lost_until_a_clear);
     tcase_add_test(tc, a_sequence_that_begins_again_drops_the_phantoms);
     tcase_add_test(tc, offloaded_blocks_without_tokens_are_known_by_hash);
+    tcase_add_test(tc, a_chain_goes_on_over_messages);
+    tcase_add_test(tc, what_an_engine_removes_is_gone_and_nothing_else);
     tcase_add_test(tc, a_message_that_is_cut_or_lies_is_refused);
     tcase_add_test(tc, frames_that_are_none_are_refused);
     tcase_add_test(tc, events_of_the_conductor_api_are_read);

@@ -226,6 +226,39 @@ START_TEST(the_index_is_as_a_plain_model)
 }
 END_TEST
 
+/* Many blocks come and go, so that the table of keys is replaced several times while words are removed. */
+START_TEST(a_table_that_grows_keeps_what_stays_and_no_more)
+{
+    enum { MANY = 6000, ROUNDS = 30000 };
+    static kvcl_key_t many[MANY];
+    static bool       there[MANY];
+    kvcl_sched_hold_t hold;
+    uint32_t          source, i, k;
+    size_t            n;
+
+    ck_assert_int_eq(kvcl_sched_index_create(NULL, &tested), KVCL_OK);
+    source = test_source(tested, "s", 1, 0);
+    for (k = 0; k < MANY; ++k) {
+        kvcl_key_from_string(&k, sizeof(k), &many[k]);
+        there[k] = false;
+    }
+    for (i = 0; i < ROUNDS; ++i) {
+        k        = below(1 + i / (ROUNDS / MANY));
+        there[k] = (below(4) != 0);
+        ck_assert_int_eq(there[k] ? kvcl_sched_index_add(tested, source, 1, &many[k], 1)
+                                  : kvcl_sched_index_remove(tested, source, 1, &many[k], 1), KVCL_OK);
+        k = below(1 + i / (ROUNDS / MANY));
+        ck_assert_int_eq(kvcl_sched_index_match(tested, &many[k], 1, 0, 0, &hold, 1, &n), KVCL_OK);
+        ck_assert_uint_eq(n, there[k]);
+    }
+    for (k = 0; k < MANY; ++k) {
+        ck_assert_int_eq(kvcl_sched_index_match(tested, &many[k], 1, 0, 0, &hold, 1, &n), KVCL_OK);
+        ck_assert_uint_eq(n, there[k]);
+    }
+    kvcl_sched_index_destroy(tested);
+}
+END_TEST
+
 /* ---- the rest of the contract ---- */
 
 START_TEST(a_full_array_keeps_the_runs_that_end_last)
@@ -372,6 +405,7 @@ int main(void)
     test_seed(&rnd);
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, the_index_is_as_a_plain_model);
+    tcase_add_test(tc, a_table_that_grows_keeps_what_stays_and_no_more);
     tcase_add_test(tc, a_full_array_keeps_the_runs_that_end_last);
     tcase_add_test(tc, two_sources_of_an_instance_make_one_run);
     tcase_add_test(tc, limits_are_kept_and_told);

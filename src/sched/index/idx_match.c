@@ -91,7 +91,6 @@ static void walk(kvcl_sched_index_h index, kvcl_match_t *match, const kvcl_key_t
     uintptr_t        more;
     uint32_t         id;
 
-    match->scratch->tick += 2; /* no run of another match has this tick, or the next */
     for (match->at = 0; match->at < n; ++match->at) {
         match->fresh = all || (match->at == 0);
         id           = look_up(index, table, keys, n, match->at, hashes);
