@@ -13,8 +13,8 @@
  *
  * The order of calls for a request: kvcl_sched_decide; if GO, the caller moves the blocks and queues the prefill there,
  * and adds decision.busy_s to that instance's queue_s. kvcl_sched_order names the next of a queue. Then come
- * kvcl_sched_prefill_done, kvcl_sched_decode, kvcl_sched_first_token, kvcl_sched_finished. WAIT and REFUSE leave no
- * trace in the scheduler.
+ * kvcl_sched_prefill_done, kvcl_sched_decode, kvcl_sched_first_token, kvcl_sched_finished. A request that was
+ * told to wait, or refused, is not followed. Of one that was refused in a queue, or given up, kvcl_sched_finished tells.
  *
  * Thread: one thread at a time for each scheduler; different schedulers are independent.
  */

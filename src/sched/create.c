@@ -39,34 +39,50 @@ static void free_parts(kvcl_sched_t *s)
     free(s->own);
     free(s->stamp);
     free(s->index);
+    free(s->cand_of);
+    free(s->model_of);
+    free(s->known);
     free(s->scratch);
     free(s->copy);
     free(s->job.inst);
     free(s->job.cand);
     free(s->job.dec);
     kvcl_learn_fini(&s->learn);
+    kvcl_follow_fini(&s->follow);
+}
+
+static void *take(bool *ok_p, size_t n, size_t size)
+{
+    void *array = calloc(n, size);
+
+    *ok_p = *ok_p && (array != NULL);
+    return array;
 }
 
 static kvcl_status_t make_parts(kvcl_sched_t *s, const kvcl_sched_model_h *models)
 {
     const size_t  n      = s->params.max_insts;
     kvcl_status_t status = kvcl_learn_init(&s->learn, s->params.max_insts);
+    bool          ok     = true;
     size_t        i;
 
-    s->models   = calloc(s->n_models, sizeof(*s->models));
-    s->held     = calloc(n, sizeof(*s->held));
-    s->own      = calloc(n, sizeof(*s->own));
-    s->stamp    = calloc(n, sizeof(*s->stamp));
-    s->index    = calloc(n, sizeof(*s->index));
-    s->scratch  = calloc(n, sizeof(*s->scratch));
-    s->copy     = calloc(n, sizeof(*s->copy));
-    s->job.inst = calloc(n, sizeof(*s->job.inst));
-    s->job.cand = calloc(n, sizeof(*s->job.cand));
-    s->job.dec  = calloc(n, sizeof(*s->job.dec));
-    if ((status != KVCL_OK) || (s->models == NULL) || (s->held == NULL) || (s->own == NULL) || (s->stamp == NULL) ||
-        (s->index == NULL) || (s->scratch == NULL) || (s->copy == NULL) ||
-        (s->job.inst == NULL) || (s->job.cand == NULL) || (s->job.dec == NULL)) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a scheduler of %zu instances", n);
+    status      = (status == KVCL_OK) ? kvcl_follow_init(&s->follow, s->params.max_requests) : status;
+    s->models   = take(&ok, s->n_models, sizeof(*s->models));
+    s->held     = take(&ok, n, sizeof(*s->held));
+    s->own      = take(&ok, n, sizeof(*s->own));
+    s->stamp    = take(&ok, n, sizeof(*s->stamp));
+    s->index    = take(&ok, n, sizeof(*s->index));
+    s->cand_of  = take(&ok, n, sizeof(*s->cand_of));
+    s->model_of = take(&ok, n, sizeof(*s->model_of));
+    s->scratch  = take(&ok, n, sizeof(*s->scratch));
+    s->known    = take(&ok, n, sizeof(*s->known));
+    s->copy     = take(&ok, n, sizeof(*s->copy));
+    s->job.inst = take(&ok, n, sizeof(*s->job.inst));
+    s->job.cand = take(&ok, n, sizeof(*s->job.cand));
+    s->job.dec  = take(&ok, n, sizeof(*s->job.dec));
+    if ((status != KVCL_OK) || !ok) {
+        return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a scheduler of %zu instances and %u requests", n,
+                         (unsigned)s->params.max_requests);
     }
     for (i = 0; i < s->n_models; ++i) {
         s->models[i] = models[i];

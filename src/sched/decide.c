@@ -88,6 +88,7 @@ static kvcl_job_t *new_job(kvcl_sched_t *s, double now_s)
     job->pick     = 0;
     job->second   = KVCL_SCHED_NONE;
     job->dpick    = KVCL_SCHED_NONE;
+    job->placed   = KVCL_SCHED_NONE;
     job->fallback = false;
     job->keep     = false;
     job->n_pieces = 0;
@@ -150,11 +151,12 @@ static void place(kvcl_job_t *job)
     for (i = 0; i < job->n_cand; ++i) {
         job->fallback = !kvcl_times_own(job, &job->cand[i]) || job->fallback;
     }
+    kvcl_ahead(job);
     s->choice[KVCL_POLICY_PREFILL].policy->place(job, s->choice[KVCL_POLICY_PREFILL].arg);
     cand         = &job->cand[job->pick];
     out->prefill = kvcl_job_inst(job, cand)->id;
     out->score   = cand->score;
-    out->busy_s  = (cand->prefill_s < 0) ? 0 : cand->prefill_s;
+    out->busy_s  = (cand->prefill_s < 0) ? 0 : cand->prefill_s / cand->factor;
     out->reason  = (job->n_cand == 1) ? KVCL_SCHED_REASON_ONLY : KVCL_SCHED_REASON_BEST;
     out->reason  = job->fallback ? KVCL_SCHED_REASON_FALLBACK : out->reason;
     pick_decode(job);
@@ -166,13 +168,27 @@ static void place(kvcl_job_t *job)
     }
 }
 
-static void remember(kvcl_job_t *job)
+static void remember(const kvcl_job_t *job)
 {
-    kvcl_sched_decision_t *out = job->out;
+    const kvcl_sched_decision_t *out = job->out;
+    const double                ttft = (out->times.ttft_s < 0) ? 0 : out->times.ttft_s;
+    kvcl_followed_t             request;
 
-    if ((out->verdict == KVCL_SCHED_GO) && ((job->req.flags & KVCL_SCHED_DRY) == 0)) {
-        kvcl_learn_give(&job->s->learn.inst[out->prefill], job->now_s, out->busy_s);
+    if ((out->verdict != KVCL_SCHED_GO) || ((job->req.flags & KVCL_SCHED_DRY) != 0)) {
+        return;
     }
+    kvcl_learn_give(&job->s->learn.inst[out->prefill], job->now_s, out->busy_s);
+    request = (kvcl_followed_t){.id         = job->req.id,
+                                .prefill    = out->prefill,
+                                .decode     = out->decode,
+                                .klass      = job->req.klass,
+                                .prefill_s  = (out->times.prefill_s > 0) ? out->times.prefill_s : 0,
+                                .deadline_s = (job->req.ttft_s > 0) ? job->req.arrival_s + job->req.ttft_s : 0,
+                                .start_s    = (job->req.arrival_s + ttft > job->now_s) ? job->req.arrival_s + ttft :
+                                                                                         job->now_s,
+                                .tokens     = (double)job->req.tokens,
+                                .output     = job->output};
+    kvcl_follow_add(&job->s->follow, &request);
 }
 
 kvcl_status_t kvcl_sched_decide(kvcl_sched_h sched, double now_s, const kvcl_sched_req_t *req,
@@ -218,6 +234,21 @@ kvcl_status_t kvcl_sched_decide(kvcl_sched_h sched, double now_s, const kvcl_sch
     return KVCL_OK;
 }
 
+/* After the prefill: the request decodes elsewhere than planned, or not at all. */
+static void placed_again(kvcl_job_t *job)
+{
+    kvcl_followed_t *request = kvcl_follow_find(&job->s->follow, job->req.id);
+
+    if ((request == NULL) || ((job->req.flags & KVCL_SCHED_DRY) != 0)) {
+        return;
+    }
+    if (job->out->verdict == KVCL_SCHED_REFUSE) {
+        kvcl_follow_remove(&job->s->follow, job->req.id);
+    } else {
+        request->decode = job->out->decode;
+    }
+}
+
 kvcl_status_t kvcl_sched_decode(kvcl_sched_h sched, double now_s, const kvcl_sched_req_t *req, uint32_t prefill,
                                 uint32_t decode, const kvcl_sched_inst_t *insts, size_t stride, size_t n_insts,
                                 kvcl_sched_decision_t *decision_p)
@@ -247,6 +278,7 @@ kvcl_status_t kvcl_sched_decode(kvcl_sched_h sched, double now_s, const kvcl_sch
     if (job->n_dec == 0) {
         nobody(job);
     } else {
+        job->placed = ((at != KVCL_SCHED_NONE) && (job->inst[at]->pending > 0)) ? at : KVCL_SCHED_NONE;
         pick_decode(job);
         if ((at != KVCL_SCHED_NONE) && ((job->inst[at]->flags & KVCL_SCHED_DRAINING) == 0)) {
             job->dpick = at; /* the KV is on its way there */
@@ -254,6 +286,7 @@ kvcl_status_t kvcl_sched_decode(kvcl_sched_h sched, double now_s, const kvcl_sch
             out.tbt_s  = kvcl_times_tbt(job, at);
         }
         sched->choice[KVCL_POLICY_ADMIT].policy->admit(job, sched->choice[KVCL_POLICY_ADMIT].arg, true);
+        placed_again(job);
     }
     kvcl_struct_out(decision_p, &out, sizeof(out));
     return KVCL_OK;

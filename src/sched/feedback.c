@@ -30,20 +30,35 @@ static kvcl_status_t read(const char *call, kvcl_sched_h sched, const kvcl_sched
     return status;
 }
 
+/* Its prefill has ended. */
+static void begins(kvcl_sched_h sched, uint64_t id, double now_s)
+{
+    kvcl_followed_t *request = kvcl_follow_find(&sched->follow, id);
+
+    if (request != NULL) {
+        request->decodes = true;
+        request->start_s = now_s;
+    }
+}
+
 kvcl_status_t kvcl_sched_prefill_done(kvcl_sched_h sched, double now_s, const kvcl_sched_measured_t *measured)
 {
     kvcl_sched_measured_t m;
     kvcl_status_t         status = read("kvcl_sched_prefill_done", sched, measured, &m);
     double                n, p;
 
-    (void)now_s;
-    if ((status != KVCL_OK) || (m.prefill == KVCL_SCHED_NONE)) {
+    if (status != KVCL_OK) {
         return status;
+    }
+    begins(sched, m.id, now_s);
+    if (m.prefill == KVCL_SCHED_NONE) {
+        return KVCL_OK;
     }
     n = (double)m.tokens;
     p = (m.cached_tokens < m.tokens) ? (double)m.cached_tokens : n - 1;
     if (n > 0) {
-        kvcl_factor_add(&sched->learn.inst[m.prefill].prefill, m.prefill_s, kvcl_model_prefill(sched->models[0], n, p));
+        kvcl_factor_add(&sched->learn.inst[m.prefill].prefill, m.prefill_s,
+                        kvcl_model_prefill(sched->models[sched->model_of[m.prefill]], n, p));
     }
     return KVCL_OK;
 }
@@ -53,8 +68,8 @@ kvcl_status_t kvcl_sched_first_token(kvcl_sched_h sched, double now_s, const kvc
     kvcl_sched_measured_t m;
     kvcl_status_t         status = read("kvcl_sched_first_token", sched, measured, &m);
 
-    (void)now_s;
     if (status == KVCL_OK) {
+        begins(sched, m.id, now_s);
         kvcl_factor_add(&sched->learn.ttft, m.ttft_s, m.ttft_guess_s);
     }
     return status;
@@ -69,10 +84,11 @@ kvcl_status_t kvcl_sched_finished(kvcl_sched_h sched, double now_s, const kvcl_s
     if (status != KVCL_OK) {
         return status;
     }
+    kvcl_follow_remove(&sched->follow, m.id);
     kvcl_lengths_add(&sched->learn.lengths[m.klass], m.output_tokens);
     if ((m.decode != KVCL_SCHED_NONE) && (m.batch > 0) && (m.batch < 1e9) && (m.context >= 0) && (m.context < 1e15)) {
         kvcl_factor_add(&sched->learn.inst[m.decode].decode, m.tbt_s,
-                        kvcl_model_decode(sched->models[0], m.batch, m.context));
+                        kvcl_model_decode(sched->models[sched->model_of[m.decode]], m.batch, m.context));
     }
     return KVCL_OK;
 }
@@ -88,6 +104,7 @@ kvcl_status_t kvcl_sched_gone(kvcl_sched_h sched, double now_s, uint32_t inst)
     }
     if (status == KVCL_OK) {
         sched->learn.inst[inst] = (kvcl_learn_inst_t){.past_s = 0};
+        kvcl_follow_gone(&sched->follow, inst);
     }
     return status;
 }

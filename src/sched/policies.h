@@ -24,6 +24,10 @@
     X(decode_rr)           \
     X(decode_same)         \
     X(admit_all)           \
+    X(admit_baseline)      \
+    X(admit_er)            \
+    X(admit_erp)           \
+    X(admit_kvcl)          \
     X(queue_fcfs)          \
     X(queue_sjf)           \
     X(queue_edf)

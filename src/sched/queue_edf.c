@@ -67,5 +67,6 @@ const kvcl_policy_t kvcl_policy_queue_edf = {
     .kind   = KVCL_POLICY_QUEUE,
     .desc   = "the earliest deadline that can be met; age=4 times the allowance for late ones; refuse=1: refuse them",
     .source = "EDF with feasibility; Kairos, arXiv 2605.02329",
+    .order  = KVCL_ORDER_DEADLINE,
     .keys   = {{"age", 4, 0, 1e6}, {"refuse", 0, 0, 1}},
     .next   = next};

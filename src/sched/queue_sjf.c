@@ -32,5 +32,6 @@ const kvcl_policy_t kvcl_policy_queue_sjf = {.name   = "sjf",
                                              .desc   = "the shortest prefill for its weight first; age=0 seconds off a "
                                                        "second of waiting",
                                              .source = "Smith's rule; Dynamo's wspt",
+                                             .order  = KVCL_ORDER_LENGTH,
                                              .keys   = {{"age", 0, 0, 1e6}},
                                              .next   = next};

@@ -11,6 +11,7 @@
 
 #include <kvcl/kvcl_sched.h>
 #include "base/rand.h"
+#include "sched/follow.h"
 #include "sched/learn.h"
 #include "sched/predict/model.h"
 
@@ -31,6 +32,9 @@ typedef enum kvcl_policy_kind {
     KVCL_POLICY_QUEUE,
     KVCL_POLICY_KINDS
 } kvcl_policy_kind_t;
+
+/* Who of a queue runs before a new request: all, the shorter ones, or those with an earlier deadline. */
+typedef enum kvcl_queue_order { KVCL_ORDER_ARRIVAL, KVCL_ORDER_LENGTH, KVCL_ORDER_DEADLINE } kvcl_queue_order_t;
 
 typedef struct kvcl_policy_key {
     const char *name; /* NULL: behind the last */
@@ -65,6 +69,7 @@ typedef struct kvcl_policy {
     const char         *desc;
     const char         *source;
     kvcl_policy_key_t  keys[KVCL_POLICY_KEYS];
+    kvcl_queue_order_t order; /* QUEUE: who runs before a new request */
     /* PREFILL: sets pick, second and the candidates' scores. There is at least one candidate. */
     void   (*place)(kvcl_job_t *job, const double *arg);
     /* DECODE: sets dec. There is at least one candidate. */
@@ -125,6 +130,7 @@ struct kvcl_job {
     uint32_t                pick;     /* index of a candidate */
     uint32_t                second;   /* KVCL_SCHED_NONE */
     uint32_t                dpick;    /* index of an instance; KVCL_SCHED_NONE */
+    uint32_t                placed;   /* index of the instance whose pending has this request already */
     bool                    fallback; /* predictions are missing */
     bool                    keep;     /* fetched runs stay */
     uint32_t                n_pieces; /* of the picked candidate's fetches, in order */
@@ -143,6 +149,10 @@ struct kvcl_sched {
     kvcl_sched_params_t              params;
     kvcl_rand_t                      rand;
     kvcl_learn_t                     learn;
+    kvcl_follow_t                    follow;
+    double                           price;     /* of admission: worth for a second */
+    double                           mean_worth;
+    double                           mean_ttft; /* of the deadlines asked for */
     uint64_t                         call;      /* stamp of the decision */
     uint64_t                         turn;      /* of round robin */
     uint64_t                         turn_dec;
@@ -151,7 +161,10 @@ struct kvcl_sched {
     uint32_t                         *own;      /* [max_insts] the same, and those that are pending */
     uint64_t                         *stamp;    /* [max_insts] of the decision that saw this id */
     uint32_t                         *index;    /* [max_insts] id -> job.inst */
+    uint32_t                         *cand_of;  /* [max_insts] id -> job.cand; KVCL_SCHED_NONE */
+    uint32_t                         *model_of; /* [max_insts] id -> model, as last seen */
     double                           *scratch;  /* [max_insts] a policy's, within one decision */
+    double                           *known;    /* [max_insts] seconds of the prefills followed there */
     kvcl_sched_inst_t                *copy;     /* [max_insts] of reports of another size */
 };
 
@@ -189,6 +202,11 @@ double kvcl_times_bandwidth(const kvcl_job_t *job, const kvcl_sched_inst_t *inst
 double kvcl_times_rate(const kvcl_job_t *job, const kvcl_sched_inst_t *from, const kvcl_sched_inst_t *to);
 /** The parts of the TTFT at a candidate, with the decode instance that was picked. */
 void   kvcl_times_fill(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_times_t *times);
+
+/* ---- ahead.c ---- */
+
+/** Take from each candidate's queue what the order of the queue lets run after this request. */
+void kvcl_ahead(kvcl_job_t *job);
 
 /* ---- pick.c ---- */
 

@@ -5,7 +5,7 @@
 #include "config.h"
 #include "sched/sched.h"
 
-static double more(double a, double b)
+static double larger(double a, double b)
 {
     return (a > b) ? a : b;
 }
@@ -47,9 +47,10 @@ bool kvcl_times_own(kvcl_job_t *job, kvcl_cand_t *cand)
 double kvcl_times_tbt(const kvcl_job_t *job, uint32_t i)
 {
     const kvcl_sched_inst_t *inst   = job->inst[i];
-    const double            batch   = (double)inst->running + inst->pending + 1;
+    const double            more    = (i == job->placed) ? 0 : 1; /* it is counted there already */
+    const double            batch   = (double)inst->running + inst->pending + more;
     const double            context = (double)inst->context_tokens + (double)inst->pending_tokens +
-                                      (double)job->req.tokens + (job->output / 2);
+                                      (more * ((double)job->req.tokens + (job->output / 2)));
     const double            seconds = kvcl_model_decode(kvcl_job_model(job, inst), batch, context);
 
     return (seconds < 0) ? -1 : seconds * kvcl_factor_mean(&job->s->learn.inst[inst->id].decode);
@@ -82,7 +83,7 @@ static void handover(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_
         return;
     }
     rate              = kvcl_times_rate(job, kvcl_job_inst(job, cand), to);
-    times->handover_s = model->info.stage_s + ((rate > 0) ? more((bytes / rate) - times->prefill_s, 0) : 0);
+    times->handover_s = model->info.stage_s + ((rate > 0) ? larger((bytes / rate) - times->prefill_s, 0) : 0);
     times->load_s    += (model->info.load_bytes_s > 0) ? bytes / model->info.load_bytes_s : 0;
 }
 
@@ -90,9 +91,9 @@ void kvcl_times_fill(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_
 {
     const kvcl_sched_inst_t *inst = kvcl_job_inst(job, cand);
 
-    *times = (kvcl_sched_times_t){.waited_s = more(job->now_s - job->req.arrival_s, 0),
+    *times = (kvcl_sched_times_t){.waited_s = larger(job->now_s - job->req.arrival_s, 0),
                                   .queue_s  = cand->queue_s,
-                                  .fetch_s  = more(cand->fetch_s - cand->queue_s, 0)};
+                                  .fetch_s  = larger(cand->fetch_s - cand->queue_s, 0)};
     if (cand->prefill_s < 0) {
         times->ttft_s = -1;
         times->error  = -1;

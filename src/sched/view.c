@@ -37,6 +37,7 @@ static void add_candidate(kvcl_job_t *job, const kvcl_sched_inst_t *inst, uint32
         return;
     }
     if ((inst->role & KVCL_SCHED_PREFILL) != 0) {
+        job->s->cand_of[inst->id] = job->n_cand;
         cand            = &job->cand[job->n_cand++];
         cand->inst      = i;
         cand->factor    = kvcl_factor_mean(&job->s->learn.inst[inst->id].prefill);
@@ -131,6 +132,8 @@ kvcl_status_t kvcl_view_make(kvcl_job_t *job, const kvcl_sched_inst_t *insts, si
         job->inst[i]        = inst;
         s->stamp[inst->id]  = s->call;
         s->index[inst->id]  = i;
+        s->cand_of[inst->id]  = KVCL_SCHED_NONE;
+        s->model_of[inst->id] = inst->model;
         add_candidate(job, inst, i);
     }
     leading_runs(job);

@@ -1,6 +1,7 @@
 /*
  * The time of a decision: p50 and p99 over many requests, each with its own holders, for 64 and 1,000 instances and
- * prompts of 250 blocks. A quarter of the instances hold a run of random length, keys are given, queues are random.
+ * prompts of 250 blocks. A quarter of the instances hold a run of random length, keys are given, queues are random, and
+ * 500 requests are in flight.
  *   sched_bench [policy]      default: KVCL's
  */
 #include <kvcl/kvcl_sched.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BLOCKS = 250, ROUNDS = 20000, SETS = 64 };
+enum { BLOCKS = 250, ROUNDS = 20000, SETS = 64, IN_FLIGHT = 500 };
 
 static const char model_text[] = "kvcl-model 1\nname bench\nsource Mooncake FAST'25 fig. 14, fitted\n"
                                  "prefill 0.0666 1.100e-4 7.381e-10 2.626e-6\nprefill_error 0.08\n"
@@ -66,6 +67,7 @@ static void run(const char *policy, uint32_t n)
 {
     kvcl_sched_params_t   params = KVCL_SCHED_PARAMS_INIT;
     kvcl_sched_decision_t out    = {.size = sizeof(out)};
+    kvcl_sched_measured_t measured = KVCL_SCHED_MEASURED_INIT;
     kvcl_sched_req_t      req    = KVCL_SCHED_REQ_INIT;
     const size_t          n_holds = n / 4;
     kvcl_sched_inst_t     *inst  = calloc((size_t)n * SETS, sizeof(*inst));
@@ -97,7 +99,9 @@ static void run(const char *policy, uint32_t n)
         from = now_ns();
         KVCL_TRY(kvcl_sched_decide(sched, 0.01 * i, &req, inst + ((size_t)set * n), sizeof(*inst), n,
                                    holds + (set * n_holds), n_holds, &out));
-        took[i] = now_ns() - from;
+        took[i]     = now_ns() - from;
+        measured.id = (i >= IN_FLIGHT) ? i - IN_FLIGHT + 1 : 0;
+        KVCL_TRY(kvcl_sched_finished(sched, 0.01 * i, &measured));
     }
     qsort(took, ROUNDS, sizeof(*took), by_value);
     printf("%6u instances x %d blocks, %zu runs: p50 %.2f us, p99 %.2f us\n", (unsigned)n, BLOCKS, n_holds,
