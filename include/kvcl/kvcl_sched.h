@@ -14,7 +14,7 @@
  * The order of calls for a request: kvcl_sched_decide; if GO, the caller moves the blocks and queues the prefill there,
  * and adds decision.busy_s to that instance's queue_s. kvcl_sched_order names the next of a queue. Then come
  * kvcl_sched_prefill_done, kvcl_sched_decode, kvcl_sched_first_token, kvcl_sched_finished. A request that was
- * told to wait, or refused, is not followed. Of one that was refused in a queue, or given up, kvcl_sched_finished tells.
+ * told to wait, or refused, is not followed. One that is refused in a queue, or given up, ends by kvcl_sched_finished.
  *
  * Thread: one thread at a time for each scheduler; different schedulers are independent.
  */
@@ -43,8 +43,8 @@ enum { KVCL_SCHED_DRAINING = 1 /* takes no new request; its blocks may be fetche
 
 /*
  * An instance of an engine, as last reported. Unknown numbers are 0. It is left out of a decision, and counted, if a
- * time is negative or not finite, or above 1e9; if kv_free > kv_total; if its id is not below params.max_insts, or
- * occurs twice; or if its model does not exist.
+ * time is negative or not finite, or above 1e9; if bytes are above 0 and below 1; if kv_free > kv_total; if its id is
+ * not below params.max_insts, or occurs twice; or if its model does not exist.
  */
 typedef struct kvcl_sched_inst {
     size_t   size;            /* sizeof(kvcl_sched_inst_t) */
@@ -288,8 +288,8 @@ typedef struct kvcl_sched_measured {
     uint64_t cached_tokens; /* of these, there or fetched */
     uint64_t output_tokens; /* generated in all */
     double   prefill_s;     /* of the device; without queue and fetch */
-    double   fetch_s;       /* of fetch_bytes, all of it */
-    double   fetch_bytes;
+    double   fetch_s;       /* from the decision until all was fetched */
+    double   fetch_bytes;   /* that were fetched; not read yet */
     double   ttft_s;
     double   ttft_guess_s;  /* what the decision predicted */
     double   tbt_s;         /* mean */
@@ -300,7 +300,7 @@ typedef struct kvcl_sched_measured {
     {sizeof(kvcl_sched_measured_t), 0, KVCL_SCHED_NONE, KVCL_SCHED_NONE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /**
- * The prefill has ended (tokens, cached_tokens, prefill_s, fetch_s, fetch_bytes are read); the first token was sent
+ * The prefill has ended (id, prefill, tokens, cached_tokens, prefill_s, fetch_s are read); the first token was sent
  * (ttft_s, ttft_guess_s); the request has ended (output_tokens, if complete; tbt_s, batch, context). They correct the
  * models' factors for each instance and the error bounds. Numbers that are not finite, or negative, are ignored.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (instance, class), KVCL_ERR_DEAD_HANDLE.

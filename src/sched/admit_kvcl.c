@@ -2,8 +2,8 @@
  * KVCL's admission, at arrival:
  *
  *   1. Feasibility. Refused is who would miss its TTFT even at the optimistic end of its prediction, ttft / (1 +
- *      error); or, in the same way, its TBT, by those that will decode when its prefill has ended. Each decodes for its own
- *      length: the expected one, or the median learnt of its class.
+ *      error); or, in the same way, its TBT, by those that will decode when its prefill has ended. Each decodes for its
+ *      own length: the expected one, or the median learnt of its class.
  *   2. Room. Refused is whose KV, with its output, fits into no decode instance even if that is empty.
  *   3. Worth against price. Worth = weight x (seconds of its whole prefill)^gamma; cost = the seconds of prefill that
  *      it takes, and the decode room: its share of the tokens of KV, times the seconds that it holds them for an output

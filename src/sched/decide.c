@@ -98,6 +98,15 @@ static kvcl_job_t *new_job(kvcl_sched_t *s, double now_s)
     return job;
 }
 
+/* Blocks of the prompt that can be shared: no more than it has tokens for. */
+static uint32_t blocks_of(const kvcl_sched_req_t *req, uint32_t most)
+{
+    const uint64_t all = (req->n_keys == 0) ? 0 : (req->tokens + req->block_tokens - 1) / req->block_tokens;
+    const uint64_t n   = (req->n_keys < all) ? req->n_keys : all;
+
+    return (uint32_t)((n < most) ? n : most);
+}
+
 static void start(kvcl_job_t *job, kvcl_sched_decision_t *out)
 {
     const kvcl_sched_t *s = job->s;
@@ -111,7 +120,7 @@ static void start(kvcl_job_t *job, kvcl_sched_decision_t *out)
     out->tbt_error    = -1;
     out->runner_times = out->times;
     job->out          = out;
-    job->blocks       = (uint32_t)((job->req.n_keys < s->params.max_blocks) ? job->req.n_keys : s->params.max_blocks);
+    job->blocks       = blocks_of(&job->req, s->params.max_blocks);
     job->kv_bytes     = (job->req.kv_bytes > 0) ? job->req.kv_bytes : s->models[0]->info.kv_bytes;
     job->output       = expected_output(s, &job->req);
     out->output_tokens = (uint64_t)job->output;
@@ -183,6 +192,7 @@ static void remember(const kvcl_job_t *job)
                                 .decode     = out->decode,
                                 .klass      = job->req.klass,
                                 .prefill_s  = (out->times.prefill_s > 0) ? out->times.prefill_s : 0,
+                                .fetch_s    = job->cand[job->pick].fetch_s,
                                 .deadline_s = (job->req.ttft_s > 0) ? job->req.arrival_s + job->req.ttft_s : 0,
                                 .start_s    = (job->req.arrival_s + ttft > job->now_s) ? job->req.arrival_s + ttft :
                                                                                          job->now_s,

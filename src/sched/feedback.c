@@ -45,7 +45,8 @@ kvcl_status_t kvcl_sched_prefill_done(kvcl_sched_h sched, double now_s, const kv
 {
     kvcl_sched_measured_t m;
     kvcl_status_t         status = read("kvcl_sched_prefill_done", sched, measured, &m);
-    double                n, p;
+    const kvcl_followed_t *request;
+    double                n, p, fetch;
 
     if (status != KVCL_OK) {
         return status;
@@ -53,6 +54,11 @@ kvcl_status_t kvcl_sched_prefill_done(kvcl_sched_h sched, double now_s, const kv
     begins(sched, m.id, now_s);
     if (m.prefill == KVCL_SCHED_NONE) {
         return KVCL_OK;
+    }
+    request = kvcl_follow_find(&sched->follow, m.id);
+    if ((request != NULL) && (request->prefill == m.prefill)) {
+        fetch = request->fetch_s / kvcl_factor_mean(&sched->learn.inst[m.prefill].fetch);
+        kvcl_factor_add(&sched->learn.inst[m.prefill].fetch, m.fetch_s, fetch);
     }
     n = (double)m.tokens;
     p = (m.cached_tokens < m.tokens) ? (double)m.cached_tokens : n - 1;

@@ -16,7 +16,8 @@ typedef struct kvcl_followed {
     uint32_t prefill, decode;
     uint32_t klass;
     bool     decodes;     /* its prefill has ended */
-    double   prefill_s;   /* busy_s of its decision */
+    double   prefill_s;   /* predicted, corrected */
+    double   fetch_s;     /* predicted, of all its fetches */
     double   deadline_s;  /* of its first token, on the caller's clock; 0: none */
     double   start_s;     /* of its decode: predicted, then as it was */
     double   tokens;

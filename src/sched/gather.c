@@ -210,6 +210,7 @@ void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const
 {
     const kvcl_sched_inst_t *inst      = kvcl_job_inst(job, cand);
     const double            bandwidth = kvcl_times_bandwidth(job, inst);
+    const double            slow      = kvcl_factor_mean(&job->s->learn.inst[inst->id].fetch);
     const kvcl_seg_t        *seg;
     double                  fetch = 0, paid = 0, rate, wait, bytes, t;
     uint32_t                i, k, from, hidden, last;
@@ -228,7 +229,7 @@ void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const
         if (!holds_it(seg, cand->inst)) {
             rate   = rate_of(seg, bandwidth, (double)inst->recvs, &k, &wait);
             bytes  = kvcl_job_bytes(job, from, seg->end);
-            t      = bytes / rate;
+            t      = slow * bytes / rate;
             for (hidden = hidden_blocks(cand, fetch, t, seg->end - from), last = hidden + 2;
                  (hidden < last) && (from + hidden < seg->end); ++hidden) {
                 weigh(job, cand, from + hidden, fetch + (t * hidden / (seg->end - from)),

@@ -36,14 +36,24 @@ void kvcl_runs_write(kvcl_job_t *job)
 {
     const kvcl_cand_t     *cand = &job->cand[job->pick];
     kvcl_sched_decision_t *out  = job->out;
+    uint64_t              there = tokens_of(job, cand->own);
     uint32_t              i, at = cand->own;
 
     if (cand->own > 0) {
         (void)add(job, 0, cand->own, KVCL_SCHED_THERE);
     }
-    for (i = 0; i < job->n_pieces; ++i) {
+    for (i = 0; i < job->n_pieces; ++i) { /* what no piece has is there: runs behind the leading one */
+        if (job->piece[i].first > at) {
+            there += tokens_of(job, job->piece[i].first) - tokens_of(job, at);
+            (void)add(job, at, job->piece[i].first - at, KVCL_SCHED_THERE);
+        }
         add_piece(job, &job->piece[i], KVCL_SCHED_FETCH);
         at = job->piece[i].first + job->piece[i].blocks;
+    }
+    if (at < cand->upto) {
+        there += tokens_of(job, cand->upto) - tokens_of(job, at);
+        (void)add(job, at, cand->upto - at, KVCL_SCHED_THERE);
+        at = cand->upto;
     }
     if (at < job->blocks) {
         (void)add(job, at, job->blocks - at, KVCL_SCHED_COMPUTE);
@@ -51,7 +61,7 @@ void kvcl_runs_write(kvcl_job_t *job)
     for (i = 0; i < job->n_copies; ++i) {
         add_piece(job, &job->copy[i], KVCL_SCHED_REPLICATE);
     }
-    out->there_tokens   = tokens_of(job, cand->own);
-    out->fetch_tokens   = tokens_of(job, at) - out->there_tokens;
+    out->there_tokens   = there;
+    out->fetch_tokens   = tokens_of(job, at) - there;
     out->compute_tokens = job->req.tokens - tokens_of(job, at);
 }

@@ -87,6 +87,15 @@ static void handover(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_
     times->load_s    += (model->info.load_bytes_s > 0) ? bytes / model->info.load_bytes_s : 0;
 }
 
+/* The prefill's error, or that learnt of whole TTFTs if it is larger: it has what the queue's prediction is worth. */
+static double ttft_error(const kvcl_factor_t *ttft, double prefill_error)
+{
+    const double off    = kvcl_factor_mean(ttft) - 1;
+    const double learnt = kvcl_factor_error(ttft, -1) + ((off < 0) ? -off : off);
+
+    return (kvcl_factor_error(ttft, -1) < 0) ? prefill_error : larger(learnt, prefill_error);
+}
+
 void kvcl_times_fill(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_times_t *times)
 {
     const kvcl_sched_inst_t *inst = kvcl_job_inst(job, cand);
@@ -105,6 +114,7 @@ void kvcl_times_fill(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_
     }
     times->ttft_s = times->waited_s + times->queue_s + times->fetch_s + times->prefill_s + times->handover_s +
                     times->load_s;
-    times->error  = kvcl_factor_error(&job->s->learn.inst[inst->id].prefill,
-                                      kvcl_job_model(job, inst)->info.prefill_error);
+    times->error  = ttft_error(&job->s->learn.ttft,
+                               kvcl_factor_error(&job->s->learn.inst[inst->id].prefill,
+                                                 kvcl_job_model(job, inst)->info.prefill_error));
 }

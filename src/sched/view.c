@@ -16,9 +16,10 @@ static bool time_ok(double x)
     return (x >= 0) && (x <= TIME_MAX);
 }
 
+/* 0: not known. Less than a byte, or a byte a second, is no report. */
 static bool bytes_ok(double x)
 {
-    return (x >= 0) && (x <= 1e18);
+    return (x == 0) || ((x >= 1) && (x <= 1e18));
 }
 
 static bool sound(const kvcl_sched_t *s, const kvcl_sched_inst_t *inst)

@@ -117,6 +117,7 @@ START_TEST(reports_that_contradict_themselves_are_left_out_and_counted)
     scene.inst[5].model    = 1;
     scene.inst[6].queue_s  = 5;
     scene.inst[7].id       = 6; /* twice */
+    scene.inst[4].nic_bytes_s = 1e-300;
     ck_assert_uint_eq(scene_decide(&scene), 6);
     ck_assert_uint_eq(scene.out.left_out, 7);
     ck_assert_uint_eq(scene.out.reason, KVCL_SCHED_REASON_ONLY);
@@ -199,6 +200,34 @@ START_TEST(a_slow_instance_is_learnt)
     ck_assert_int_eq(kvcl_sched_gone(scene.sched, 0, 0), KVCL_OK);
     (void)scene_decide(&scene);
     scene_near(scene.out.times.prefill_s, 1);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(slow_fetches_and_wrong_totals_are_learnt)
+{
+    kvcl_sched_measured_t m = KVCL_SCHED_MEASURED_INIT;
+    scene_t               scene;
+    int                   i;
+
+    scene_open(&scene, "prefill=kvcl:work=0", 2);
+    scene.inst[0].nic_bytes_s = scene.inst[1].nic_bytes_s = 1e7;
+    scene.inst[0].queue_s     = 5;
+    scene_hold(&scene, 0, 0, 8);
+    m.prefill      = 1;
+    m.fetch_s      = 0.16; /* 0.08 s are predicted */
+    m.ttft_s       = 1.5;
+    m.ttft_guess_s = 1;
+    for (i = 0; i < 200; ++i) {
+        scene.req.id = (uint64_t)i + 1;
+        ck_assert_uint_eq(scene_decide(&scene), 1);
+        m.id = scene.req.id;
+        ck_assert_int_eq(kvcl_sched_prefill_done(scene.sched, i, &m), KVCL_OK);
+        ck_assert_int_eq(kvcl_sched_first_token(scene.sched, i, &m), KVCL_OK);
+    }
+    (void)scene_decide(&scene);
+    scene_near(scene.out.times.fetch_s, 0.16);
+    ck_assert(scene.out.times.error > 0.5);
     scene_close(&scene);
 }
 END_TEST
@@ -287,6 +316,7 @@ int main(void)
     tcase_add_test(tcase, without_predictions_it_is_least_load_and_says_so);
     tcase_add_test(tcase, a_bad_request_is_refused);
     tcase_add_test(tcase, a_slow_instance_is_learnt);
+    tcase_add_test(tcase, slow_fetches_and_wrong_totals_are_learnt);
     tcase_add_test(tcase, lengths_of_outputs_are_learnt_by_class);
     tcase_add_test(tcase, ties_go_to_the_instance_with_less_work_of_late);
     tcase_add_test(tcase, decode_goes_where_there_is_room_then_by_load_then_by_distance);

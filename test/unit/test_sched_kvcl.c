@@ -79,6 +79,26 @@ START_TEST(runs_are_gathered_from_several_holders)
 }
 END_TEST
 
+START_TEST(a_run_behind_the_leading_one_is_not_fetched_again)
+{
+    scene_t scene;
+
+    scene_open(&scene, "prefill=kvcl", 2);
+    all_links(&scene, 1e7);
+    scene_hold(&scene, 0, 0, 10);
+    scene_hold(&scene, 1, 4, 3); /* 4..6 */
+    scene.inst[0].queue_s = 9;
+    ck_assert_uint_eq(scene_decide(&scene), 1);
+    ck_assert_uint_eq(scene.out.n_runs, 3);
+    ck_assert_uint_eq(scene.out.runs[1].plan, KVCL_SCHED_THERE);
+    ck_assert_uint_eq(scene.out.runs[1].first, 4);
+    ck_assert_uint_eq(scene.out.there_tokens, 300);
+    ck_assert_uint_eq(scene.out.fetch_tokens, 700);
+    scene_near(scene.out.times.fetch_s, 0.07);
+    scene_close(&scene);
+}
+END_TEST
+
 START_TEST(busy_senders_share_and_the_receiver_limits)
 {
     scene_t scene;
@@ -213,6 +233,7 @@ int main(void)
     tcase_add_test(tcase, a_fetch_that_costs_more_than_computing_is_not_made);
     tcase_add_test(tcase, a_queue_hides_a_slow_fetch_up_to_its_end);
     tcase_add_test(tcase, runs_are_gathered_from_several_holders);
+    tcase_add_test(tcase, a_run_behind_the_leading_one_is_not_fetched_again);
     tcase_add_test(tcase, busy_senders_share_and_the_receiver_limits);
     tcase_add_test(tcase, a_price_for_the_sender_moves_the_choice);
     tcase_add_test(tcase, work_that_others_wait_for_moves_the_choice);

@@ -48,6 +48,28 @@ START_TEST(the_shipped_model_is_that_of_the_paper)
 }
 END_TEST
 
+START_TEST(every_shipped_model_can_be_read_and_names_its_source)
+{
+    static const char *const names[] = {"opt-13b-tp1-a100", "opt-13b-tp2-a100", "opt-13b-tp4-a100", "opt-66b-tp2-a100",
+                                        "opt-66b-tp4-a100", "roofline-70b-8xa800"};
+    const char               *top = getenv("top_srcdir");
+    char                     path[4096];
+    kvcl_sched_model_h       model;
+    size_t                   i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        (void)snprintf(path, sizeof(path), "%s/contrib/sched/%s.model", (top != NULL) ? top : ".", names[i]);
+        ck_assert_msg(kvcl_sched_model_load(path, &model) == KVCL_OK, "%s", kvcl_last_error());
+        ck_assert_str_eq(kvcl_sched_model_name(model), names[i]);
+        ck_assert_str_ne(kvcl_sched_model_source(model), "");
+        ck_assert(kvcl_sched_model_prefill(model, 8192, 0).seconds > 0.1);
+        ck_assert(kvcl_sched_model_prefill(model, 8192, 0).seconds < 5);
+        ck_assert(kvcl_sched_model_decode(model, 100, 1e5).seconds < kvcl_sched_model_decode(model, 100, 2e5).seconds);
+        kvcl_sched_model_free(model);
+    }
+}
+END_TEST
+
 START_TEST(formulas_give_what_is_computed_by_hand)
 {
     kvcl_sched_model_h model = parse("kvcl-model 1\nname x\nsource y # why\nprefill 1 0.1 0.001 0.01\n"
@@ -122,6 +144,7 @@ START_TEST(a_bad_file_is_refused_with_its_line_and_column)
     refuses(HEAD "prefill_prefix 0 9\n", "ends without");
     refuses(HEAD "layers 1\n", "all of its ten numbers");
     refuses(HEAD "prefill 1 2 3 4\nstall 2\n", "stall is above 1");
+    refuses(HEAD "prefill 1 2 3 4\nnic 1e-3\n", "at least 1");
 }
 END_TEST
 
@@ -140,6 +163,7 @@ int main(void)
     TCase *tcase = tcase_create("models");
 
     tcase_add_test(tcase, the_shipped_model_is_that_of_the_paper);
+    tcase_add_test(tcase, every_shipped_model_can_be_read_and_names_its_source);
     tcase_add_test(tcase, formulas_give_what_is_computed_by_hand);
     tcase_add_test(tcase, a_table_is_linear_between_its_points_and_unknown_outside);
     tcase_add_test(tcase, a_roofline_is_flops_and_bytes);

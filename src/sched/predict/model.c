@@ -21,6 +21,8 @@ static const kvcl_model_piece_t *piece_of(const struct kvcl_sched_model *model, 
     return (i == 0) ? NULL : &model->piece[i - 1];
 }
 
+static const double SECONDS_MAX = 1e9; /* what is above is no prediction */
+
 double kvcl_model_prefill(const struct kvcl_sched_model *model, double n, double p)
 {
     const double m = n - p;
@@ -28,14 +30,15 @@ double kvcl_model_prefill(const struct kvcl_sched_model *model, double n, double
 
     if (model->prefill_table.rows > 0) {
         seconds = kvcl_model_table_at(&model->prefill_table, m, p);
-        if (seconds >= 0) {
+        if ((seconds >= 0) && (seconds <= SECONDS_MAX)) {
             return seconds;
         }
     }
     if (!model->has_prefill) {
         return -1;
     }
-    return model->a + (m * (model->b + (model->c * (n + p)))) + (model->d * p);
+    seconds = model->a + (m * (model->b + (model->c * (n + p)))) + (model->d * p);
+    return (seconds <= SECONDS_MAX) ? seconds : -1;
 }
 
 double kvcl_model_decode(const struct kvcl_sched_model *model, double batch, double context)
@@ -48,12 +51,13 @@ double kvcl_model_decode(const struct kvcl_sched_model *model, double batch, dou
     }
     if (model->decode_table.rows > 0) {
         seconds = kvcl_model_table_at(&model->decode_table, batch, context / batch);
-        if (seconds >= 0) {
+        if ((seconds >= 0) && (seconds <= SECONDS_MAX)) {
             return seconds;
         }
     }
     piece = piece_of(model, batch);
-    return (piece == NULL) ? -1 : piece->base + (piece->batch * batch) + (piece->context * context);
+    seconds = (piece == NULL) ? -1 : piece->base + (piece->batch * batch) + (piece->context * context);
+    return (seconds <= SECONDS_MAX) ? seconds : -1;
 }
 
 void kvcl_model_fini(struct kvcl_sched_model *model)

@@ -349,6 +349,10 @@ static kvcl_status_t check_whole(reader_t *reader)
     if ((model->prefill_table.cols > 0) && (model->prefill_table.col[0] != 0)) {
         return wrong(reader, 0, "the first of prefill_prefix must be 0", "");
     }
+    if (((model->info.nic_bytes_s > 0) && (model->info.nic_bytes_s < 1)) ||
+        ((model->info.load_bytes_s > 0) && (model->info.load_bytes_s < 1)) || (model->info.kv_bytes > 1e12)) {
+        return wrong(reader, 0, "nic and load are bytes a second, at least 1; kv_bytes is at most 1e12", "");
+    }
     return (model->info.stall > 1) ? wrong(reader, 0, "stall is above 1", "") : KVCL_OK;
 }
 
