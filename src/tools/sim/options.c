@@ -11,7 +11,7 @@
 #define DEFAULT_REQUESTS 10000u
 #define REQUESTS_MAX     20000000u
 #define DEFAULT_MODEL    "llama3-70b-8xa800"
-#define DEFAULT_POLICY   "prefill=global"
+#define DEFAULT_POLICY   "prefill=kvcl"
 #define SECONDS_MAX      1e9
 
 /* Options that are parsed as text first. */

@@ -232,7 +232,7 @@ static bool fig13(const sim_options_t *opt)
 
 static bool table3(const sim_options_t *opt)
 {
-    static const char *const admits[]    = {"baseline", "early", "predict"};
+    static const char *const admits[]    = {"baseline", "er", "erp"};
     static const double      speeds[]    = {2, 2.5}, ttfts[] = {5, 10, 30};
     static const uint32_t    splits[]    = {6, 8};
     char                     policy[128];
@@ -242,7 +242,7 @@ static bool table3(const sim_options_t *opt)
 
     printf("table 3: requests refused, prefill seconds wasted, correlation of prefill and decode load; conversation\n"
            "(paper: 23,608 requests at 2x, 8P+8D: 4183, 3771, 3589; its trace and limits are not published)\n"
-           "speed split TTFT TBT        baseline                 early                predict\n");
+           "speed split TTFT TBT        baseline                    er                   erp\n");
     for (s = 0; good && (s < 2); ++s) {
         if (!open_trace(&paper, opt, "conversation", speeds[s])) {
             return false;
