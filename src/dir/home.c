@@ -23,15 +23,33 @@ kvcl_status_t kvcl_home_init(kvcl_home_t *home, kvcl_dir_table_t *table, uint32_
     return KVCL_OK;
 }
 
+static bool is_of(const kvcl_shard_map_t *map, uint32_t rank, const kvcl_key_t *key)
+{
+    return (map != NULL) && ((kvcl_shard_home(map, key) == rank) || (kvcl_shard_backup(map, key) == rank));
+}
+
 static bool is_mine(const kvcl_home_t *home, const kvcl_key_t *key)
 {
-    return (kvcl_shard_home(home->map, key) == home->me) || (kvcl_shard_backup(home->map, key) == home->me);
+    return is_of(home->map, home->me, key) || is_of(home->old, home->me, key);
+}
+
+kvcl_status_t kvcl_home_may_change(const kvcl_home_t *home, const kvcl_key_t *key, bool no_lease)
+{
+    return no_lease ? KVCL_ERR_NO_QUORUM : is_mine(home, key) ? KVCL_OK : KVCL_ERR_STALE;
 }
 
 static bool is_live(const kvcl_home_t *home, const kvcl_dir_loc_t *loc)
 {
     return (loc->rank < home->n_ranks) && (home->incarnations[loc->rank] != 0) &&
            (home->incarnations[loc->rank] == loc->incarnation);
+}
+
+kvcl_status_t kvcl_home_may_remove(const kvcl_home_t *home, const kvcl_key_t *key, bool no_lease, bool two)
+{
+    const bool gone = (home->old != NULL) && (kvcl_shard_home(home->old, key) == KVCL_SHARD_NO_RANK) &&
+                      (!two || (kvcl_shard_backup(home->old, key) == KVCL_SHARD_NO_RANK));
+
+    return (gone && !no_lease) ? KVCL_ERR_STALE : kvcl_home_may_change(home, key, no_lease);
 }
 
 /* Is a location with this tag listed? */
@@ -58,11 +76,15 @@ kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvc
 }
 
 /* view: the sender's. */
-static kvcl_status_t publish_one(kvcl_home_t *home, uint64_t view, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+static kvcl_status_t publish_one(kvcl_home_t *home, uint64_t view, bool no_lease, const kvcl_key_t *key,
+                                 const kvcl_dir_loc_t *loc)
 {
-    kvcl_status_t status = KVCL_ERR_STALE;
+    kvcl_status_t status = kvcl_home_may_change(home, key, no_lease);
 
-    if ((view <= home->map->view) && is_mine(home, key) && is_live(home, loc)) {
+    if ((status == KVCL_OK) && ((view > home->map->view) || !is_live(home, loc))) {
+        status = KVCL_ERR_STALE;
+    }
+    if (status == KVCL_OK) {
         status = kvcl_home_list(home, key, loc);
     }
     home->n_published += (status == KVCL_OK);
@@ -95,7 +117,7 @@ static void lookup(kvcl_home_t *home, const kvcl_dir_msg_t *msg, kvcl_dir_reply_
     home->n_looked_up += msg->n;
 }
 
-static kvcl_status_t request_step(kvcl_home_t *home, const kvcl_dir_msg_t *msg, kvcl_home_out_t *out)
+static kvcl_status_t request_step(kvcl_home_t *home, const kvcl_dir_msg_t *msg, bool no_lease, kvcl_home_out_t *out)
 {
     kvcl_dir_reply_t reply;
     kvcl_dir_loc_t   loc;
@@ -114,8 +136,9 @@ static kvcl_status_t request_step(kvcl_home_t *home, const kvcl_dir_msg_t *msg, 
     } else {
         for (i = 0; i < msg->n; ++i) {
             kvcl_dir_msg_rec_loc(msg, i, &loc);
-            status = (msg->type == KVCL_DIR_MSG_PUBLISH) ? publish_one(home, msg->view, kvcl_dir_msg_key(msg, i), &loc)
-                                                         : remove_one(home, kvcl_dir_msg_key(msg, i), &loc);
+            status = (msg->type == KVCL_DIR_MSG_PUBLISH)
+                         ? publish_one(home, msg->view, no_lease, kvcl_dir_msg_key(msg, i), &loc)
+                         : remove_one(home, kvcl_dir_msg_key(msg, i), &loc);
             kvcl_dir_reply_status(&reply, i, status);
         }
     }
@@ -127,7 +150,21 @@ static bool is_foreign(void *arg, const kvcl_key_t *key, const kvcl_dir_loc_t *l
 {
     const kvcl_home_t *home = arg;
 
-    return !is_mine(home, key) || !is_live(home, loc);
+    return !kvcl_home_keeps(home, key, loc);
+}
+
+bool kvcl_home_keeps(const kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    return is_mine(home, key) && is_live(home, loc);
+}
+
+void kvcl_home_adopt(kvcl_home_t *home, const kvcl_shard_map_t *map, const kvcl_shard_map_t *old,
+                     const uint16_t *incarnations, uint32_t n_ranks)
+{
+    home->map          = map;
+    home->old          = old;
+    home->incarnations = incarnations;
+    home->n_ranks      = n_ranks;
 }
 
 kvcl_status_t kvcl_home_step(kvcl_home_t *home, const kvcl_home_event_t *event, kvcl_home_out_t *out)
@@ -136,15 +173,14 @@ kvcl_status_t kvcl_home_step(kvcl_home_t *home, const kvcl_home_event_t *event, 
     out->dropped = 0;
     switch (event->type) {
     case KVCL_HOME_REQUEST:
-        return request_step(home, event->u.request, out);
+        return request_step(home, event->u.request, event->no_lease, out);
     case KVCL_HOME_VIEW:
         if ((event->u.view.map == NULL) || (event->u.view.incarnations == NULL)) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a view needs a shard map and incarnations");
         }
-        home->map          = event->u.view.map;
-        home->incarnations = event->u.view.incarnations;
-        home->n_ranks      = event->u.view.n_ranks;
-        out->dropped       = kvcl_dir_table_remove_if(home->table, is_foreign, home);
+        kvcl_home_adopt(home, event->u.view.map, event->u.view.old, event->u.view.incarnations,
+                        event->u.view.n_ranks);
+        out->dropped = kvcl_dir_table_remove_if(home->table, is_foreign, home);
         return KVCL_OK;
     case KVCL_HOME_RANK_DEAD:
         out->dropped = kvcl_dir_table_remove_rank(home->table, event->u.dead.rank, event->u.dead.incarnation);

@@ -19,6 +19,8 @@
  *    that are no longer its own. So an owner republishes a key when the (home, its incarnation)
  *    changed in ANY view since the acknowledgement, not only between the first and the last: views
  *    are applied one by one, in the order of their numbers (kvcl_shard_map_t.view).
+ *  - While shards move (moves.h) a home keeps, and lists, what the map before gives it as well (old).
+ *  - A rank without a lease lists nothing, and a home removes nothing: KVCL_ERR_NO_QUORUM.
  *  - Ranks may have different maps under one number only while each map of a rank has fewer ranks
  *    than the one before: then no rank loses a shard while it lives.
  *  - A step is idempotent: lost replies are answered by sending the request again.
@@ -36,6 +38,7 @@
 typedef struct kvcl_home {
     kvcl_dir_table_t       *table;
     const kvcl_shard_map_t *map;
+    const kvcl_shard_map_t *old;          /* its shards are kept too; NULL: none move */
     const uint16_t         *incarnations; /* of the view, by rank id; 0 = not live */
     uint32_t                n_ranks;      /* elements of incarnations */
     uint32_t                me;
@@ -56,12 +59,14 @@ typedef enum {
 
 typedef struct kvcl_home_event {
     kvcl_home_event_type_t type;
+    bool                   no_lease;   /* REQUEST: this rank may not own now */
     union {
         const kvcl_dir_msg_t *request; /* as unpacked; any other type is KVCL_ERR_INVALID_PARAM */
         struct {
             const kvcl_shard_map_t *map; /* kept by the home until the next VIEW, like the others */
             const uint16_t         *incarnations;
             uint32_t                n_ranks;
+            const kvcl_shard_map_t *old; /* shards move from this map: kept, too; NULL: none do */
         } view;
         struct {
             uint16_t rank;
@@ -86,6 +91,20 @@ kvcl_status_t kvcl_home_init(kvcl_home_t *home, kvcl_dir_table_t *table, uint32_
 /** List a location of this rank, or one that was checked already: a publish without the rules on incarnations and
  * shards. @return as kvcl_dir_table_insert(); KVCL_ERR_NOT_FOUND: a copy whose source is no longer listed. */
 kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc) KVCL_MUST_CHECK;
+
+/** As the event VIEW, but nothing is dropped: the caller drops what kvcl_home_keeps() does not want, by and by. */
+void kvcl_home_adopt(kvcl_home_t *home, const kvcl_shard_map_t *map, const kvcl_shard_map_t *old,
+                     const uint16_t *incarnations, uint32_t n_ranks);
+bool kvcl_home_keeps(const kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc);
+
+/** May this rank list or remove the key now, as its home or its backup? The map of the view decides, and `old`.
+ * @return KVCL_OK; KVCL_ERR_NO_QUORUM (no_lease); KVCL_ERR_STALE: it is neither. */
+kvcl_status_t kvcl_home_may_change(const kvcl_home_t *home, const kvcl_key_t *key, bool no_lease) KVCL_MUST_CHECK;
+
+/** The same of the removal of all of its locations. While a shard moves whose homes before have all gone, its records
+ * are with their owners alone, and the removal would miss them: KVCL_ERR_STALE. two: keys have two homes. */
+kvcl_status_t kvcl_home_may_remove(const kvcl_home_t *home, const kvcl_key_t *key, bool no_lease,
+                                   bool two) KVCL_MUST_CHECK;
 
 /**
  * Take one event. The status of each item is in the reply, not in the result.

@@ -18,6 +18,7 @@
 
 #include "core/context.h"
 #include "member/ended.h"
+#include "member/lease.h"
 #include "view/revokes.h"
 #include "view/view_wire.h"
 #include <kvcl/kvcl_view.h>

@@ -18,7 +18,9 @@
 #include "store/home/far_table.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
+#include "store/home/follow_views.h"
 #include "store/pool/pool.h"
+#include "store/pool/rehome.h"
 #include "store/pool/republish.h"
 #include "store/store.h"
 #include "store/tenant.h"
@@ -55,6 +57,8 @@ void kvcl_store_free_memory(kvcl_store_h store)
     free(store->hot);
     free(store->uses);
     free(store->repair);
+    free(store->rehome);
+    kvcl_views_free(store);
     free(store->incarnations);
     free(store->places);
     free(store->place_ok);
@@ -125,6 +129,8 @@ void kvcl_store_close(kvcl_store_h store)
     kvcl_calls_stop(store);
     kvcl_silence_stop(store);
     kvcl_republish_stop(store);
+    kvcl_rehome_stop(store);
+    kvcl_views_stop(store);
     kvcl_rpcs_stop(&store->probes, KVCL_ERR_SHUTDOWN);
     kvcl_rpcs_stop(&store->op_rpcs, KVCL_ERR_SHUTDOWN);
     kvcl_repair_stop(store);

@@ -11,6 +11,7 @@
 #include "store/get/fetch.h"
 #include "store/get/uses.h"
 #include "store/home/home_answer.h"
+#include "store/home/follow_views.h"
 #include "store/kinds.h"
 
 enum { REC = sizeof(kvcl_store_rec_t), KEY = KVCL_DIR_KEY_BYTES };
@@ -34,6 +35,8 @@ static const kvcl_rpc_kind_t kinds[KVCL_RPC_KINDS] = {
     [KVCL_RPC_FETCH]       = {.name = "fetch", .quick = true, .n_min = 1, .n_max = KVCL_RPC_KEYS_MAX,
                               .head_bytes = sizeof(uint64_t), .item_bytes = KEY, .on_request = kvcl_fetch_on_request,
                               .fits = kvcl_fetch_fits},
+    [KVCL_RPC_MOVED]       = {.name = "moved", .n_min = 1, .n_max = 1, .item_bytes = sizeof(kvcl_moved_t),
+                              .on_request = kvcl_views_on_moved},
     [KVCL_RPC_EVENTS]      = {.name = "events", .on_request = kvcl_follow_on_request, .op = kvcl_op_events},
     [KVCL_RPC_LIST]        = {.name = "list", .on_request = kvcl_op_on_request, .op = kvcl_op_list},
     [KVCL_RPC_PIN]         = {.name = "pin", .on_request = kvcl_op_on_request, .op = kvcl_op_pin},

@@ -44,6 +44,13 @@ typedef struct kvcl_store_listener {
     void (*got)(struct kvcl_get *get);
     /** A rank has failed or departed, and the map is new. */
     void (*rank_failed)(struct kvcl_store *store);
+    /** Shards move to other homes, or begin anew to do so: home/follow_views.h. */
+    void (*shards_move)(struct kvcl_store *store);
+    /** The tier's blocks are to be listed again; are they listed? True without a tier. */
+    void (*list_tier)(struct kvcl_store *store);
+    bool (*tier_is_listed)(const struct kvcl_store *store);
+    /** They have moved. */
+    void (*shards_moved)(struct kvcl_store *store);
     /** A rank that was silent answers again, or one that was excluded is admitted again. */
     void (*rank_back)(struct kvcl_store *store, uint32_t rank);
 } kvcl_store_listener_t;

@@ -9,6 +9,7 @@
  */
 #include "config.h"
 #include "base/checksum.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rand.h"
@@ -21,6 +22,7 @@
 #include "store/get/uses.h"
 #include "store/hello.h"
 #include "store/home/ranks.h"
+#include "store/home/follow_views.h"
 #include "store/pool/pool.h"
 #include "store/store.h"
 #include <kvcl/kvcl_coll.h>
@@ -134,8 +136,8 @@ static kvcl_status_t open_local(kvcl_store_h store, const kvcl_store_params_t *p
         (kvcl_events_init(&store->events, (p->events != 0) ? p->events : KVCL_EVENTS_DEFAULT) != KVCL_OK)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_open: no memory for events");
     }
-    if (((status = kvcl_store_map_make(store)) != KVCL_OK) || ((status = find_peers(store)) != KVCL_OK) ||
-        ((status = open_table(store, p->dir_entries)) != KVCL_OK)) {
+    if (((status = kvcl_views_open(store)) != KVCL_OK) || ((status = kvcl_store_map_make(store)) != KVCL_OK) ||
+        ((status = find_peers(store)) != KVCL_OK) || ((status = open_table(store, p->dir_entries)) != KVCL_OK)) {
         return status;
     }
     if (p->cache != NULL) {
@@ -257,10 +259,19 @@ static kvcl_status_t meet(kvcl_store_h store, kvcl_status_t opened, kvcl_sentenc
         status = first_failure(status, learn_ranks(store, all), why);
         kvcl_unlock(store->ctx);
     }
+    if ((status == KVCL_OK) && (kvcl_views_wait_to_own(store, kvcl_deadline_after(kvcl_timeout(store->ctx, 0)),
+                                                       "kvcl_store_open") != KVCL_OK)) {
+        kvcl_log_warn("%s", kvcl_last_error()); /* puts and removals say so too */
+    }
     if ((met == KVCL_OK) && (store->n_ranks > 1)) {
         status = first_failure(status, wait_step(kvcl_barrier(store->comm, NULL, &req), &req), why);
     }
     free(all);
+    if (status == KVCL_OK) {
+        kvcl_lock(store->ctx);
+        kvcl_views_begin(store);
+        kvcl_unlock(store->ctx);
+    }
     return status;
 }
 

@@ -17,9 +17,11 @@
 #include "store/home/far_table.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
+#include "store/home/follow_views.h"
 #include "store/kinds.h"
 #include "store/pool/pool.h"
 #include "store/pool/publish.h"
+#include "store/pool/rehome.h"
 #include "store/pool/republish.h"
 
 #include <stdlib.h>
@@ -43,6 +45,22 @@ static bool promote(kvcl_store_h store, const kvcl_store_rec_t *rec, unsigned co
     return kvcl_copy_here(store, &head, rec, NULL, 1, source) == KVCL_OK;
 }
 
+static void list_tier(kvcl_store_h store)
+{
+    kvcl_cold_list_again(store->cold);
+}
+
+static bool tier_is_listed(const struct kvcl_store *store)
+{
+    return kvcl_cold_is_listed(store->cold);
+}
+
+static void shards_move(kvcl_store_h store)
+{
+    kvcl_rehome_start(store);
+    kvcl_repair_start(store);
+}
+
 const kvcl_store_listener_t kvcl_store_listener = {
     .published   = kvcl_cold_published,
     .used        = kvcl_cold_used,
@@ -57,8 +75,12 @@ const kvcl_store_listener_t kvcl_store_listener = {
     .tier_holds  = tier_holds,
     .promote     = promote,
     .got         = kvcl_hot_got,
-    .rank_failed = kvcl_repair_start,
-    .rank_back   = kvcl_republish_start,
+    .rank_failed  = kvcl_repair_start,
+    .rank_back    = kvcl_republish_start,
+    .shards_move  = shards_move,
+    .shards_moved = kvcl_repair_start,
+    .list_tier      = list_tier,
+    .tier_is_listed = tier_is_listed,
 };
 
 /* ---- the room ---- */
@@ -149,6 +171,17 @@ static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     each_rank(state, peer, kvcl_far_close);
 }
 
+static void room_view(kvcl_context_h ctx, void *state, const struct kvcl_view *view, const struct kvcl_rankset *joined)
+{
+    kvcl_store_h store;
+
+    (void)ctx;
+    (void)joined;
+    kvcl_list_foreach (store, &((kvcl_store_room_t *)state)->stores, struct kvcl_store, link) {
+        kvcl_views_changed(store, view);
+    }
+}
+
 static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_DIR_REQUEST, sizeof(kvcl_msg_dir_request_t), kvcl_kinds_on_request},
     {KVCL_MSG_DIR_ANSWER, sizeof(kvcl_msg_dir_answer_t), kvcl_rpc_on_answer},
@@ -166,4 +199,5 @@ const kvcl_room_t kvcl_room_store = {
     .peer_failed  = peer_failed,
     .peer_reset   = peer_reset,
     .peer_closing = peer_closing,
+    .view         = room_view,
 };

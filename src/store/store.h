@@ -43,7 +43,11 @@ enum {
 enum { KVCL_STORE_RCACHES = 12 };
 
 /* Why a rank that takes part is avoided. */
-enum { KVCL_AVOID_SILENT = 1, KVCL_AVOID_EXCLUDED = 2 };
+enum {
+    KVCL_AVOID_SILENT   = 1,
+    KVCL_AVOID_EXCLUDED = 2,
+    KVCL_AVOID_GONE     = 4 /* it has failed, and is a home until a view without it is there: home/follow_views.h */
+};
 
 typedef struct kvcl_store_rank {
     kvcl_peer_t              *peer;           /* NULL: this rank */
@@ -70,7 +74,9 @@ typedef struct kvcl_store_rank {
 
 /* The homes of all shards, among the ranks that take part. */
 typedef struct kvcl_store_map {
-    kvcl_shard_map_t      shards;
+    kvcl_shard_map_t      shards; /* first: kvcl_store_shards() returns it */
+    kvcl_shard_map_t      *old;   /* shards move from this map (dir/moves.h), owned; NULL: none do */
+    bool                  switched; /* keys are looked up by `shards`, though records are listed by both */
     struct kvcl_store_map *before; /* readers without the lock may still use it: freed with the store */
 } kvcl_store_map_t;
 
@@ -95,7 +101,9 @@ struct kvcl_store {
     kvcl_store_rank_t           *ranks;
     uint32_t                    replicas;    /* copies that a put makes by default; agreed between all ranks */
     _Atomic(kvcl_store_map_t *) map;         /* read without the lock */
-    kvcl_store_map_t            *first_map;  /* of all ranks; a home in it has all its entries since the opening */
+    _Atomic(kvcl_store_map_t *) settled;     /* a home in it has all its entries: the first map, or the last one in
+                                                which nothing moves */
+    struct kvcl_store_views     *views;      /* home/follow_views.h; NULL: the map does not follow views */
     /* As a home. */
     kvcl_region_t     *table_region;
     kvcl_dir_table_t  table;
@@ -124,6 +132,7 @@ struct kvcl_store {
     kvcl_store_timer_t *republish_timer;
     uint64_t           republish_cache; /* the position of the walk of pool/republish.c */
     uint32_t           republish_slot;
+    struct kvcl_rehome *rehome;    /* pool/rehome.c; NULL until shards move */
     kvcl_list_t        op_rpcs;    /* kvcl_rpc_t.link: cold/relist.c */
     struct kvcl_repair *repair;    /* NULL until a rank fails */
     kvcl_events_t      events;     /* changes of this rank's blocks */

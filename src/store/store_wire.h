@@ -22,6 +22,7 @@
  *   STAGE        n records of blocks in the receiver's tier   answer: n kvcl_stage_got_t
  *   RELEASE      n kvcl_stage_got_t that have been read   no answer
  *   FORGET       n keys that were removed: they leave the tier   answer: nothing
+ *   MOVED        kvcl_moved_t: what the sender has done while shards move   no answer
  *   ALL_LISTED   nothing: the blocks that the sender's tier had at its opening are listed   answer: nothing
  * A request with op 0 gets no answer. All input is hostile: counts are checked against the length first.
  */
@@ -40,6 +41,7 @@ enum {
     KVCL_RPC_TABLE       = 6,
     KVCL_RPC_COPY        = 7,
     KVCL_RPC_USED        = 8, /* to an owner, no answer: the sender got these blocks */
+    KVCL_RPC_MOVED       = 10, /* to every rank: shards move (dir/moves.h) */
     KVCL_RPC_FETCH       = 9, /* a LOOKUP whose answer has the bytes of blocks that the home holds */
     /* About a rank's own part (admin/ops.h) */
     KVCL_RPC_EVENTS      = 16,
@@ -58,6 +60,15 @@ enum {
 };
 
 enum { KVCL_RPC_KEYS_MAX = 4096 }; /* keys in one request; a longer list takes several requests */
+
+typedef struct kvcl_moved {
+    uint64_t id;       /* of the set of ranks: kvcl_moves_t.id */
+    uint8_t  listed;   /* 1: the sender's blocks are listed at their new homes */
+    uint8_t  switched; /* 1: the sender looks keys up at them */
+    uint8_t  asks;     /* 1: it wants to be told the same of the receiver */
+    uint8_t  reserved[5];
+} kvcl_moved_t;
+_Static_assert(sizeof(kvcl_moved_t) == 16, "wire format");
 
 enum { KVCL_FETCH_MAX = 256 * 1024 }; /* bytes of blocks in the answer of one FETCH */
 

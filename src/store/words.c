@@ -47,6 +47,9 @@ bool kvcl_store_explain(kvcl_status_t status, char *buf, size_t cap)
     case KVCL_ERR_BUSY:
         text = "the rank is busy with copies for other ranks: try again";
         break;
+    case KVCL_ERR_NO_QUORUM:
+        text = "too few ranks answer this one to decide: it works again when the others can be reached";
+        break;
     default:
         return false;
     }

@@ -6,11 +6,13 @@
  * Owns nothing. The serving functions hold the engine lock; the requesting ones take none.
  */
 #include "config.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/copy/copy_jobs.h"
 #include "store/home/home_answer.h"
+#include "store/home/follow_views.h"
 
 #include <stdlib.h>
 
@@ -52,6 +54,9 @@ kvcl_status_t kvcl_op_discard(kvcl_store_h store, const void *in, size_t len, kv
     if ((request.n > RECS_MAX) || (len - sizeof(request) != request.n * sizeof(rec)) || (request.to_rank < -1) ||
         (request.to_rank >= (int64_t)store->n_ranks)) {
         return KVCL_ERR_PROTOCOL;
+    }
+    if ((request.to_rank < 0) && !kvcl_views_may_own(store)) {
+        return KVCL_ERR_NO_QUORUM;
     }
     for (i = 0; i < request.n; ++i) {
         kvcl_owner_t *owner;
@@ -181,10 +186,12 @@ static kvcl_status_t discard_everywhere(kvcl_store_h store, const kvcl_key_t *ke
 
 kvcl_status_t kvcl_discard_all(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
 {
-    kvcl_xfer_params_t p      = KVCL_XFER_PARAMS_INIT;
-    kvcl_status_t      status = discard_everywhere(store, keys, n, timeout_ns);
+    kvcl_xfer_params_t p        = KVCL_XFER_PARAMS_INIT;
+    uint64_t           deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, timeout_ns));
+    kvcl_status_t      status   = kvcl_views_wait_to_own(store, deadline, "kvcl_store_upsert");
     kvcl_req_h         removed;
 
+    status = (status == KVCL_OK) ? discard_everywhere(store, keys, n, timeout_ns) : status;
     if (status == KVCL_OK) { /* copies of ranks that did not answer must not stay listed */
         p.timeout_ns = timeout_ns;
         status       = kvcl_store_remove(store, keys, n, &p, &removed);

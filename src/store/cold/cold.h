@@ -99,6 +99,7 @@ typedef struct kvcl_cold {
     bool                off;        /* the tier accepts no further blocks */
     uint64_t            scan;       /* position of the walk at start */
     bool                scanned;
+    _Atomic bool        again;      /* the scan is to begin again: homes have changed */
     bool                notified;   /* the other ranks were notified that all of it is listed */
     /* The thread. */
     pthread_t       thread;
@@ -189,6 +190,9 @@ void           kvcl_notes_report(kvcl_cold_t *cold);
 
 /** A pool block was published. */
 void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum);
+/** Lock held. The homes of keys have changed: what is in the tier is listed again. Has it been? cold NULL: nothing is. */
+void          kvcl_cold_list_again(kvcl_cold_t *cold);
+bool          kvcl_cold_is_listed(const kvcl_cold_t *cold);
 /** A pool block is evicted. True: its homes are notified of that once they list the block in the tier. */
 bool kvcl_cold_evicted(const kvcl_owner_t *owner, uint32_t slot);
 /** Blocks of the pool were taken. */

@@ -87,13 +87,28 @@ bool kvcl_listing_start(kvcl_cold_t *cold, const kvcl_store_rec_t *recs, size_t 
 
 /* ---- the tier's blocks at start ---- */
 
+void kvcl_cold_list_again(kvcl_cold_t *cold)
+{
+    if (cold != NULL) {
+        kvcl_assert_locked(cold->store->ctx);
+        cold->notified = false;
+        atomic_store(&cold->again, true);
+        kvcl_cold_kick(cold);
+    }
+}
+
+bool kvcl_cold_is_listed(const kvcl_cold_t *cold)
+{
+    return (cold == NULL) || cold->notified;
+}
+
 /* Once all listings of a start are over. */
 static void notify_others(kvcl_cold_t *cold)
 {
     kvcl_store_h store = cold->store;
 
     kvcl_lock(store->ctx);
-    if (!cold->notified && (cold->listing == 0) && !store->closing) {
+    if (!cold->notified && (cold->listing == 0) && !atomic_load(&cold->again) && !store->closing) {
         cold->notified = true;
         kvcl_relist_over(store);
     }
@@ -105,10 +120,15 @@ kvcl_cold_turn_t kvcl_cold_list(kvcl_cold_t *cold)
     kvcl_tier_item_t    *items;
     kvcl_store_rec_t    *recs;
     kvcl_cold_listing_t *listing;
-    uint64_t            scan = cold->scan;
+    uint64_t            scan;
     size_t              n, some = 0, i;
     bool                done = true;
 
+    if (atomic_exchange(&cold->again, false)) {
+        cold->scan    = 0;
+        cold->scanned = false;
+    }
+    scan = cold->scan;
     if (cold->scanned || cold->store->closing) {
         notify_others(cold);
         return KVCL_COLD_IDLE;

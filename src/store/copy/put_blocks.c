@@ -108,21 +108,21 @@ static kvcl_status_t take_room(kvcl_put_work_t *work, const kvcl_xfer_params_t *
 }
 
 /* No lock. Fill and publish the blocks. */
-static kvcl_status_t fill(kvcl_put_work_t *work, kvcl_put_out_t *out, uint8_t *copies)
+static kvcl_status_t fill(kvcl_put_work_t *work, kvcl_put_out_t *out, const kvcl_xfer_params_t *p)
 {
     kvcl_context_h ctx    = work->pool->store->ctx;
     kvcl_status_t  status = kvcl_put_fill(work, 0, work->n_todo + work->n_held);
 
     if ((status == KVCL_OK) && work->instead) {
-        status = kvcl_discard_all(work->pool->store, work->keys, work->n_todo, 0);
+        status = kvcl_discard_all(work->pool->store, work->keys, work->n_todo, p->timeout_ns);
     }
     kvcl_lock(ctx);
     if (status != KVCL_OK) {
         kvcl_put_abort(work);
     } else {
         kvcl_put_publish(work, out);
-        if (copies != NULL) {
-            kvcl_put_count(work, copies);
+        if (p->copies != NULL) {
+            kvcl_put_count(work, p->copies);
         }
     }
     kvcl_unlock(ctx);
@@ -149,7 +149,7 @@ static kvcl_status_t put_blocks(kvcl_put_work_t *work, const kvcl_xfer_params_t 
     if (later) {
         return kvcl_put_later(work, &p, req_p);
     }
-    status = fill(work, &out, p.copies);
+    status = fill(work, &out, &p);
     if (status != KVCL_OK) {
         return status;
     }

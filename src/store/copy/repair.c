@@ -2,11 +2,11 @@
  * Repair after a rank has failed, in the background: the part of this rank as a home.
  *
  * It walks its table, a bounded number of cells at a time. Entries of failed ranks are removed. An entry with two homes
- * is sent to the other home if that one is new to the key. For a block with fewer copies than its entry demands, the
- * home (not its backup) requests a copy from a rank that has none, as a put's chain does (copy/copy_jobs.c). One batch
- * is in flight at a time, and the bytes stay below KVCL_STORE_REPAIR a second. Failed steps (a rank was busy, or did
- * not know of the failure yet) are repeated in a later pass. There are at least two passes, for blocks that were
- * published before every rank knew of the failure, and at most PASSES_MAX.
+ * is sent to the other home if that one is new to the key, but by its owner where maps follow views. For a block with
+ * fewer copies than its entry demands, the home (not its backup) requests a copy from a rank that has none, as a put's
+ * chain does (copy/copy_jobs.c). One batch is in flight at a time, and the bytes stay below KVCL_STORE_REPAIR a second.
+ * Failed steps (a rank was busy, or did not know of the failure yet) are repeated in a later pass. There are at least
+ * two passes, for blocks that were published before every rank knew of the failure, and at most PASSES_MAX.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -103,12 +103,6 @@ static void add(batch_t *batch, const kvcl_key_t *key, const kvcl_dir_loc_t *loc
     batch->to[batch->n++] = to;
 }
 
-static bool was_home(const struct kvcl_store *store, const kvcl_key_t *key, uint32_t rank)
-{
-    return (kvcl_shard_home(&store->first_map->shards, key) == rank) ||
-           (kvcl_shard_backup(&store->first_map->shards, key) == rank);
-}
-
 /* Add the entry to the batch of the other home if that one is new to this key. */
 static void notify_other_home(kvcl_repair_t *repair, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
 {
@@ -117,8 +111,8 @@ static void notify_other_home(kvcl_repair_t *repair, const kvcl_key_t *key, cons
     uint32_t                home   = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
     uint32_t                other  = (home == store->me) ? backup : home;
 
-    if (((home == store->me) || (backup == store->me)) && (other != KVCL_SHARD_NO_RANK) &&
-        kvcl_store_two_homes(store, loc->flags) && !was_home(store, key, other)) {
+    if ((store->views == NULL) && ((home == store->me) || (backup == store->me)) && (other != KVCL_SHARD_NO_RANK) &&
+        kvcl_store_two_homes(store, loc->flags) && !kvcl_store_has_all(store, key, other)) {
         add(&repair->listed, key, loc, other);
     }
 }
@@ -150,6 +144,12 @@ static void request_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvc
     }
 }
 
+/* Where the map follows views, shards come back, and must not find old records. */
+static bool is_wanted(const struct kvcl_store *store, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    return (store->views == NULL) || kvcl_home_keeps(&store->home, key, loc);
+}
+
 static void scan(kvcl_repair_t *repair)
 {
     kvcl_store_h   store = repair->store;
@@ -159,7 +159,7 @@ static void scan(kvcl_repair_t *repair)
 
     while ((repair->listed.n < BATCH) && (repair->copied.n < BATCH) &&
            kvcl_dir_table_next_to(&store->table, &repair->cursor, end, &key, &loc)) {
-        if (!kvcl_store_loc_lives(store, &loc)) {
+        if (!kvcl_store_loc_lives(store, &loc) || !is_wanted(store, &key, &loc)) {
             (void)!kvcl_dir_table_remove(&store->table, &key, &loc);
             continue;
         }
@@ -302,7 +302,7 @@ void kvcl_repair_start(kvcl_store_h store)
     unsigned      i;
 
     kvcl_assert_locked(store->ctx);
-    for (i = 0; (store->pool != NULL) && (i < store->pool->n); ++i) {
+    for (i = 0; (store->views == NULL) && (store->pool != NULL) && (i < store->pool->n); ++i) {
         kvcl_owner_unlist(store->pool->owners[i]); /* the next put of each block lists it at its new homes */
     }
     if (store->closing || (store->ctx->config.store_repair_bytes == 0)) {

@@ -46,8 +46,8 @@ const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key
     uint32_t               first  = kvcl_shard_home(map, key), backup;
     const kvcl_dir_view_t  *view;
 
-    if (__builtin_expect(kvcl_store_suspects(store, first), 0)) { /* a silent home's table lacks new entries */
-        first = kvcl_store_home(store, map, key);
+    if (__builtin_expect(kvcl_store_reads_old(map) || kvcl_store_suspects(store, first), 0)) {
+        first = kvcl_store_home(store, map, key); /* a silent home's table lacks new entries, and so does a new one's */
     }
     view = view_of(store, first, failed_p);
     if ((view == NULL) && *failed_p) {

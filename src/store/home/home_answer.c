@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
+#include "store/home/follow_views.h"
 #include "store/pool/publish_own.h"
 #include "store/store.h"
 
@@ -58,9 +59,10 @@ bool kvcl_home_on_dir(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
         (request.n != in->n) || (request.n > KVCL_RPC_KEYS_MAX)) {
         return false;
     }
-    out.cap = kvcl_dir_reply_bytes_max(request.type, request.n);
-    out.buf = kvcl_home_scratch(store->ctx, out.cap);
-    status  = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
+    event.no_lease = (request.type == KVCL_DIR_MSG_PUBLISH) && !kvcl_views_may_own(store);
+    out.cap        = kvcl_dir_reply_bytes_max(request.type, request.n);
+    out.buf        = kvcl_home_scratch(store->ctx, out.cap);
+    status         = (out.buf != NULL) ? kvcl_home_step(&store->home, &event, &out) : KVCL_ERR_NO_MEMORY;
     kvcl_rpc_answer(peer, in, status, request.n, (status == KVCL_OK) ? out.buf : NULL,
                     (status == KVCL_OK) ? out.len : 0);
     return true;
@@ -306,9 +308,18 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
 bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                               size_t len)
 {
+    const kvcl_key_t *keys  = data;
+    kvcl_status_t    status = KVCL_OK;
+    uint32_t         i;
+
     (void)len;
-    kvcl_home_remove_keys(store, data, NULL, in->n);
-    kvcl_rpc_answer(peer, in, KVCL_OK, in->n, NULL, 0);
+    for (i = 0; (store->views != NULL) && (i < in->n) && (status == KVCL_OK); ++i) {
+        status = kvcl_home_may_remove(&store->home, &keys[i], !kvcl_views_may_own(store), store->replicas > 1);
+    }
+    if (status == KVCL_OK) {
+        kvcl_home_remove_keys(store, keys, NULL, in->n);
+    }
+    kvcl_rpc_answer(peer, in, status, in->n, NULL, 0);
     return true;
 }
 

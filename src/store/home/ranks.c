@@ -2,8 +2,9 @@
  * The ranks of a store: which take part, which are homes of which keys, and which receive copies.
  *
  * The map is rendezvous hashing over the ranks that take part (dir/shard.h). When a rank fails, each of its shards
- * falls to its backup, which lists all blocks that have two homes. Every rank detects a failure by itself and makes its
- * own map. Until all ranks have done so the maps differ, and a query to a failed home costs one more query.
+ * falls to its backup, which lists all blocks that have two homes. Where maps follow views, follow_views.c makes them.
+ * Otherwise every rank detects a failure by itself and makes its own map. Until all ranks have done so the maps differ,
+ * and a query to a failed home costs one more query.
  *
  * A rank that is silent for a while has not failed. It is suspected: other copies, and the other homes of its keys, are
  * preferred until it answers a probe.
@@ -15,7 +16,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "dir/moves.h"
 #include "store/home/ranks.h"
+#include "store/home/follow_views.h"
 #include "store/store.h"
 #include "store/tenant.h"
 #include <kvcl/kvcl_store_admin.h>
@@ -42,11 +45,20 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
         free(map);
         return kvcl_fail(status, "no memory for a shard map");
     }
-    map->before      = old;
-    store->first_map = (old == NULL) ? map : store->first_map;
-    store->home.map  = &map->shards;
-    atomic_store_explicit(&store->map, map, memory_order_release);
+    map->old      = NULL;
+    map->switched = false;
+    if (old == NULL) {
+        atomic_store(&store->settled, map);
+    }
+    kvcl_store_map_set(store, map);
     return KVCL_OK;
+}
+
+void kvcl_store_map_set(kvcl_store_h store, kvcl_store_map_t *map)
+{
+    map->before     = atomic_load_explicit(&store->map, memory_order_relaxed);
+    store->home.map = &map->shards;
+    atomic_store_explicit(&store->map, map, memory_order_release);
 }
 
 void kvcl_store_maps_free(kvcl_store_h store)
@@ -55,6 +67,7 @@ void kvcl_store_maps_free(kvcl_store_h store)
 
     for (; map != NULL; map = before) {
         before = map->before;
+        free(map->old);
         free(map);
     }
     atomic_store_explicit(&store->map, NULL, memory_order_relaxed);
@@ -69,24 +82,48 @@ void kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank)
     kvcl_log_info("rank %u no longer takes part in a store", rank);
     store->incarnations[rank] = 0; /* readers skip its entries, and later ones overwrite them */
     atomic_store_explicit(&store->ranks[rank].incarnation, 0, memory_order_relaxed);
+    if (kvcl_views_rank_failed(store, rank)) {
+        return;
+    }
     if (!store->closing && (kvcl_store_map_make(store) != KVCL_OK)) {
         kvcl_log_warn("no memory for a shard map without rank %u: keys whose home it was are not found", rank);
     }
     store->notify->rank_failed(store);
 }
 
+bool kvcl_store_has_all(const struct kvcl_store *store, const kvcl_key_t *key, uint32_t rank)
+{
+    const kvcl_shard_map_t *settled = &atomic_load(&((struct kvcl_store *)store)->settled)->shards;
+
+    return (kvcl_shard_home(settled, key) == rank) || (kvcl_shard_backup(settled, key) == rank);
+}
+
 /* ---- silent ranks ---- */
+
+/* While shards move: a home that has all records of the key, and of two one that is not suspected. */
+static uint32_t old_home(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key)
+{
+    const kvcl_shard_map_t *old   = kvcl_store_old(map);
+    const bool             two    = (store->replicas > 1);
+    uint32_t               home   = kvcl_moves_reader(map, old, key, two);
+    uint32_t               backup = two ? kvcl_shard_backup(old, key) : KVCL_SHARD_NO_RANK;
+
+    return (kvcl_store_suspects(store, home) && (backup != KVCL_SHARD_NO_RANK) && !kvcl_store_suspects(store, backup))
+               ? backup : home;
+}
 
 uint32_t kvcl_store_home_now(const struct kvcl_store *store, const kvcl_shard_map_t *map, const kvcl_key_t *key)
 {
     uint32_t home = kvcl_shard_home(map, key), backup = kvcl_shard_backup(map, key);
 
+    if (kvcl_store_reads_old(map)) {
+        return old_home(store, map, key);
+    }
     if ((store->replicas == 1) || (backup == KVCL_SHARD_NO_RANK) || !kvcl_store_suspects(store, home) ||
         kvcl_store_suspects(store, backup)) {
         return home;
     }
-    return ((kvcl_shard_home(&store->first_map->shards, key) == backup) ||
-            (kvcl_shard_backup(&store->first_map->shards, key) == backup)) ? backup : home;
+    return kvcl_store_has_all(store, key, backup) ? backup : home;
 }
 
 static void probe(kvcl_store_h store, uint32_t rank);

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "dir/moves.h"
 #include "store/home/ranks.h"
 #include "store/store.h"
 
@@ -28,7 +29,7 @@ static inline uint32_t bucket_of(uint32_t rank, uint32_t n_ranks)
     return (rank < n_ranks) ? rank : n_ranks;
 }
 
-/* to has per ranks of each item, 1 or 2. */
+/* to has per ranks of each item: 1, 2 or 4. */
 static void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
 {
     uint32_t *at = scatter->starts;
@@ -41,7 +42,7 @@ static void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, k
         at[i] += at[i - 1];
     }
     for (i = per * n; i-- > 0;) { /* backwards: each start ends where its items begin */
-        scatter->order[--at[bucket_of(to[i], n_ranks)]] = (uint32_t)(i >> (per - 1));
+        scatter->order[--at[bucket_of(to[i], n_ranks)]] = (uint32_t)(i >> (per >> 1));
     }
 }
 
@@ -58,8 +59,8 @@ kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per
 /* Which homes of an item receive it. */
 typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
 
-/* Writes the item's homes: one, or up to two; a record has two if its flags or the store say so. A caller's keys may lie
- * at any address, so only records are read as records. */
+/* Writes the item's homes: one, or up to two, or up to four while shards move; a record has two in a map if its flags
+ * or the store say so. A caller's keys may lie at any address, so only records are read as records. */
 static inline void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to,
                             uint32_t *homes)
 {
@@ -73,6 +74,10 @@ static inline void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, con
     if (to == TO_ALL_OF_RECORD) {
         two = kvcl_store_two_homes(store, ((const kvcl_store_rec_t *)item)->loc.flags);
     }
+    if (kvcl_store_old(map) != NULL) {
+        kvcl_moves_homes(map, kvcl_store_old(map), key, two, homes);
+        return;
+    }
     homes[0] = kvcl_shard_home(map, key);
     homes[1] = two ? kvcl_shard_backup(map, key) : KVCL_SHARD_NO_RANK;
 }
@@ -82,15 +87,15 @@ static kvcl_status_t scatter_items(kvcl_store_h store, const char *items, size_t
                                    to_t to, kvcl_scatter_t *scatter)
 {
     const kvcl_shard_map_t *map = kvcl_store_shards(store);
-    const unsigned         per  = (to == TO_ONE) ? 1 : 2;
+    const unsigned         per  = (to == TO_ONE) ? 1 : (kvcl_store_old(map) == NULL) ? 2 : KVCL_MOVES_HOMES;
     uint32_t               *homes; /* kept: which ranks are suspected may change between two passes */
     kvcl_status_t          status;
     size_t                 i;
 
     scatter->starts = NULL;
-    if (n > (UINT32_MAX - 1) / 2) {
+    if (n > (UINT32_MAX - 1) / KVCL_MOVES_HOMES) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%zu keys are too many for one call: pass at most %u", n,
-                         (UINT32_MAX - 1) / 2);
+                         (UINT32_MAX - 1) / KVCL_MOVES_HOMES);
     }
     status = allocate(store->n_ranks, per, n, per * n, scatter);
     if (status != KVCL_OK) {

@@ -247,6 +247,17 @@ void kvcl_owner_unlist(kvcl_owner_t *owner)
     }
 }
 
+kvcl_store_rec_t kvcl_owner_record(const kvcl_owner_t *owner, uint32_t slot)
+{
+    const kvcl_slot_t *at = &owner->array[slot];
+
+    return (kvcl_store_rec_t){.key = at->key,
+                              .loc = {.rank = owner->slots.rank, .incarnation = owner->slots.incarnation,
+                                      .cache = owner->slots.cache, .flags = at->flags, .slot = slot,
+                                      .len = (uint32_t)kvcl_owner_bytes(owner),
+                                      .gen = kvcl_slots_gen(&owner->slots, slot), .checksum = at->sum}};
+}
+
 kvcl_owner_t *kvcl_owner_by_cache_id(kvcl_store_h store, uint32_t id)
 {
     kvcl_owner_t *owner;

@@ -106,6 +106,8 @@ void kvcl_owner_touch(kvcl_owner_t *owner, uint32_t slot);
 /** A local published copy of the key that is not corrupt: in owner `want`, or (NULL) in any owner: the store's own
  * cache first, its pool last. */
 kvcl_owner_node_t *kvcl_owner_find(struct kvcl_store *store, const kvcl_key_t *key, const kvcl_owner_t *want);
+/** What its homes list of the published block in this slot. */
+kvcl_store_rec_t  kvcl_owner_record(const kvcl_owner_t *owner, uint32_t slot);
 kvcl_owner_t      *kvcl_owner_by_cache_id(struct kvcl_store *store, uint32_t id);
 /** The owner whose cache has the least number that is not below `least`: a walk over all owners, some of which may be
  * attached or detached meanwhile. NULL: none. */

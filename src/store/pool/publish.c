@@ -3,7 +3,8 @@
  *
  * A publish starts when its slots are PUBLISHED. A block that is withdrawn meanwhile is removed again after its home's
  * answer, since the two messages may have passed each other. If a home fails, all records are sent again to the homes
- * of the new map; if one of these does not know yet of the failure, after a pause.
+ * of the new map; if one of these does not know yet of the failure, after a pause. Where maps follow views, both are
+ * sent again until each home has taken them, or until the deadline.
  *
  * Owns the requests, which are in store->publishes until they end. Engine lock held, except where a request is made.
  */
@@ -14,6 +15,7 @@
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
 #include "store/home/timer.h"
+#include "store/home/follow_views.h"
 #include "store/pool/publish.h"
 #include "store/pool/publish_result.h"
 #include "store/tenant.h"
@@ -76,11 +78,12 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     if ((status == KVCL_OK) && publish->is_publish) {
         status = kvcl_dir_msg_unpack(&reply, data, len); /* cannot fail: rpc.c has checked it */
     }
-    publish->again = publish->again || (rpc->store->incarnations[rpc->rank] == 0);
+    publish->again = publish->again || ((rpc->store->views == NULL) && (rpc->store->incarnations[rpc->rank] == 0));
     for (i = 0; i < rpc->n; ++i) {
         kvcl_status_t one = ((status == KVCL_OK) && publish->is_publish) ? kvcl_dir_msg_status(&reply, i) : status;
         publish->lagging = publish->lagging ||
-                           ((one == KVCL_ERR_STALE) && kvcl_publish_is_current(publish, rpc->order[i]));
+                           ((one == KVCL_ERR_STALE) && kvcl_publish_is_current(publish, rpc->order[i])) ||
+                           kvcl_publish_is_early(publish, rpc->rank, one);
         if ((status == KVCL_OK) && (one == KVCL_ERR_NOT_FOUND)) {
             kvcl_publish_refused(publish, rpc->order[i]);
         } else {
@@ -98,6 +101,9 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
 
     if (publish->status == KVCL_OK) {
         publish->status = status;
+    }
+    if (publish->pause != NULL) {
+        kvcl_publish_give_up(publish, status);
     }
     kvcl_store_timer_stop(publish->pause);
     publish->pause = NULL;
@@ -151,9 +157,7 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     publish->failed     = n;
     publish->answers    = (uint8_t *)&publish->recs[n];
     memset(publish->answers, 0, n);
-    if (owner != NULL) {
-        memcpy(publish->recs, keys, n * sizeof(publish->recs[0]));
-    }
+    memcpy(publish->recs, keys, n * ((owner != NULL) ? sizeof(publish->recs[0]) : sizeof(kvcl_key_t)));
     for (i = 0; (p->status != NULL) && (i < n); ++i) {
         p->status[i] = KVCL_OK;
     }
@@ -166,6 +170,23 @@ static kvcl_status_t make(kvcl_store_h store, kvcl_owner_t *owner, const void *k
     return KVCL_OK;
 }
 
+/* Lock held. All of them, or none yet. */
+static void remove_here(kvcl_publish_t *publish, const kvcl_key_t *keys, const uint32_t *order, size_t n)
+{
+    kvcl_store_h  store  = publish->store;
+    kvcl_status_t status = KVCL_OK;
+    size_t        i;
+
+    kvcl_assert_locked(store->ctx);
+    for (i = 0; (store->views != NULL) && (i < n) && (status == KVCL_OK); ++i) {
+        status = kvcl_home_may_remove(&store->home, &keys[order[i]], false, store->replicas > 1);
+    }
+    publish->lagging = (status != KVCL_OK);
+    if (status == KVCL_OK) {
+        kvcl_home_remove_keys(store, keys, order, n);
+    }
+}
+
 /* Lock held. Applies the part whose home is this rank. */
 static void apply_here(kvcl_publish_t *publish, const void *keys)
 {
@@ -175,8 +196,12 @@ static void apply_here(kvcl_publish_t *publish, const void *keys)
     kvcl_status_t  status;
 
     kvcl_assert_locked(store->ctx);
+    if ((n != 0) && !kvcl_views_may_own(store)) {
+        publish->lagging = kvcl_publish_is_early(publish, store->me, KVCL_ERR_NO_QUORUM);
+        return;
+    }
     if (!publish->is_publish) {
-        kvcl_home_remove_keys(store, keys, order, n);
+        remove_here(publish, keys, order, n);
         return;
     }
     for (i = 0; i < n; ++i) {
@@ -236,9 +261,9 @@ static bool send_again(kvcl_publish_t *publish)
     kvcl_status_t status;
 
     kvcl_assert_locked(publish->store->ctx);
-    publish->again = false;
+    publish->again = publish->no_quorum = false;
     kvcl_scatter_free(&publish->scatter);
-    status = scatter_out(publish, publish->recs, sizeof(publish->recs[0]));
+    status = scatter_out(publish, publish->recs, publish->is_publish ? sizeof(publish->recs[0]) : sizeof(kvcl_key_t));
     if (status != KVCL_OK) {
         publish->status = status;
         return false;
@@ -262,8 +287,12 @@ static void after_pause(void *arg)
 static bool once_more(kvcl_publish_t *publish)
 {
     kvcl_assert_locked(publish->store->ctx);
-    if (!publish->is_publish || (!publish->again && !publish->lagging) || (publish->status != KVCL_OK) ||
-        publish->store->closing || (++publish->rounds >= ROUNDS_MAX)) {
+    if ((publish->status == KVCL_OK) && kvcl_publish_is_unheard(publish)) {
+        publish->lagging = true;
+    }
+    if ((!publish->is_publish && (publish->store->views == NULL)) || (!publish->again && !publish->lagging) ||
+        (publish->status != KVCL_OK) || publish->store->closing ||
+        ((publish->store->views == NULL) && (++publish->rounds >= ROUNDS_MAX))) {
         return false;
     }
     if (publish->lagging) {
@@ -285,7 +314,7 @@ static kvcl_status_t start(kvcl_publish_t *publish, const void *keys, const kvcl
     kvcl_lock(ctx);
     apply_here(publish, keys);
     kvcl_scatter_path(store, &publish->scatter, &publish->timing);
-    if (kvcl_list_is_empty(&publish->rpcs)) {
+    if (kvcl_list_is_empty(&publish->rpcs) && !publish->lagging) {
         kvcl_publish_drop_unlisted(publish);
         kvcl_unlock(ctx);
         status = publish->status;

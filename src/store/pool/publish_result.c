@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
+#include "store/home/follow_views.h"
 #include "store/pool/publish.h"
 #include "store/pool/publish_result.h"
 #include "store/words.h"
@@ -88,10 +89,63 @@ static void judge_silence(kvcl_publish_t *publish)
     }
 }
 
+bool kvcl_publish_is_early(kvcl_publish_t *publish, uint32_t rank, kvcl_status_t status)
+{
+    const struct kvcl_store *store = publish->store;
+
+    if (store->views == NULL) {
+        return false;
+    }
+    publish->no_quorum = publish->no_quorum || (status == KVCL_ERR_NO_QUORUM);
+    return (status == KVCL_ERR_NO_QUORUM) || (status == KVCL_ERR_STALE) ||
+           ((status != KVCL_OK) && (rank != store->me) && (store->incarnations[rank] == 0));
+}
+
+bool kvcl_publish_is_unheard(kvcl_publish_t *publish)
+{
+    bool   is = false;
+    size_t i;
+
+    for (i = 0; (publish->store->views != NULL) && publish->is_publish && (i < publish->n); ++i) {
+        if (publish->answers[i] == KVCL_PUBLISH_SILENCE) {
+            publish->answers[i] = 0;
+            is                  = true;
+        }
+    }
+    return is;
+}
+
+void kvcl_publish_give_up(kvcl_publish_t *publish, kvcl_status_t status)
+{
+    size_t i;
+
+    for (i = 0; (publish->each != NULL) && (i < publish->n); ++i) {
+        if ((publish->answers[i] & KVCL_PUBLISH_LISTED) == 0) {
+            publish->each[i] = status;
+        }
+    }
+}
+
+/* Who could not reach a quorum has not waited for a slow rank. */
+static void judge_quorum(kvcl_publish_t *publish)
+{
+    size_t i;
+
+    if ((publish->store->views == NULL) || (publish->status != KVCL_ERR_TIMED_OUT) ||
+        (!publish->no_quorum && kvcl_views_may_own(publish->store))) {
+        return;
+    }
+    publish->status = KVCL_ERR_NO_QUORUM;
+    for (i = 0; (publish->each != NULL) && (i < publish->n); ++i) {
+        publish->each[i] = (publish->each[i] == KVCL_ERR_TIMED_OUT) ? KVCL_ERR_NO_QUORUM : publish->each[i];
+    }
+}
+
 void kvcl_publish_conclude(kvcl_publish_t *publish)
 {
     kvcl_assert_locked(publish->store->ctx);
     judge_silence(publish);
+    judge_quorum(publish);
     kvcl_publish_drop_unlisted(publish);
     remove_withdrawn(publish);
 }
@@ -140,7 +194,9 @@ void kvcl_publish_silence(kvcl_publish_t *publish, const kvcl_rpc_t *rpc)
             continue;
         }
         memcpy(&key, rpc->payload + ((size_t)i * sizeof(key)), sizeof(key));
-        if (kvcl_shard_backup(kvcl_store_shards(store), &key) != rpc->rank) {
+        if (store->views != NULL) { /* it is a home no more, soon, or no quorum is left */
+            publish->lagging = true;
+        } else if (kvcl_shard_backup(kvcl_store_shards(store), &key) != rpc->rank) {
             kvcl_req_why(&publish->req, "rank %u, the home of some keys, does not answer: its entries of them may be "
                          "found again: remove them again when it answers", rpc->rank);
             set_failed(publish, rpc->order[i], KVCL_ERR_TIMED_OUT);

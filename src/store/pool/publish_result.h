@@ -23,13 +23,15 @@ struct kvcl_publish {
     kvcl_scatter_t     scatter;
     bool               is_publish;
     bool               again;       /* a home has failed: its records go to other homes */
-    bool               lagging;     /* a new home does not know yet of the failure that made it one */
+    bool               lagging;     /* a new home does not know yet of the failure that made it one; or (views) a home
+                                       has failed or may not own now: the next view, or its lease, must come first */
+    bool               no_quorum;   /* that is why the last round has failed */
     kvcl_store_timer_t *pause;      /* fires when the records are sent again */
     unsigned           rounds;
     kvcl_timing_t      timing;      /* of the call that this request ends */
     size_t             n;
     uint8_t            *answers;    /* n, behind recs: KVCL_PUBLISH_* */
-    kvcl_store_rec_t   recs[];
+    kvcl_store_rec_t   recs[];      /* of a remove: n keys */
 };
 
 /** Is the block still published, or in the tier, as its record says? */
@@ -40,6 +42,12 @@ void kvcl_publish_take(struct kvcl_publish *publish, size_t i, kvcl_status_t sta
 void kvcl_publish_refused(struct kvcl_publish *publish, size_t i);
 /** A home does not answer this RPC, or is not queried at all. */
 void kvcl_publish_silence(struct kvcl_publish *publish, const kvcl_rpc_t *rpc);
+/** Where maps follow views: must the block's publish or removal be sent again after this answer of the rank? */
+bool kvcl_publish_is_early(struct kvcl_publish *publish, uint32_t rank, kvcl_status_t status);
+/** The same after all answers: are the homes of some blocks all silent? They are forgotten to have been. */
+bool kvcl_publish_is_unheard(struct kvcl_publish *publish);
+/** The request is stopped by its deadline while it waits to send again: which blocks have failed, and why. */
+void kvcl_publish_give_up(struct kvcl_publish *publish, kvcl_status_t status);
 /** All homes have answered, or will not: sets the final status, and withdraws blocks that no home lists. */
 void kvcl_publish_conclude(struct kvcl_publish *publish);
 /** A put that failed leaves no unlisted block in the pool, since the next put of its key would take it for done. */

@@ -39,17 +39,6 @@ static bool should_list(const struct kvcl_store *store, const kvcl_slot_t *slot,
             (kvcl_store_two_homes(store, slot->flags) && (kvcl_shard_backup(map, &slot->key) == rank)));
 }
 
-static kvcl_store_rec_t record_of(const kvcl_owner_t *owner, uint32_t slot)
-{
-    const kvcl_slot_t *at = &owner->array[slot];
-
-    return (kvcl_store_rec_t){.key = at->key,
-                              .loc = {.rank = owner->slots.rank, .incarnation = owner->slots.incarnation,
-                                      .cache = owner->slots.cache, .flags = at->flags, .slot = slot,
-                                      .len = (uint32_t)kvcl_owner_bytes(owner),
-                                      .gen = kvcl_slots_gen(&owner->slots, slot), .checksum = at->sum}};
-}
-
 /* Collects the next records for the rank; *end_p: the walk has ended. */
 static uint32_t gather(kvcl_store_h store, uint32_t rank, kvcl_store_rec_t *recs, bool *end_p)
 {
@@ -67,7 +56,7 @@ static uint32_t gather(kvcl_store_h store, uint32_t rank, kvcl_store_rec_t *recs
                 return n;
             }
             if (should_list(store, &owner->array[store->republish_slot], rank)) {
-                recs[n++] = record_of(owner, store->republish_slot);
+                recs[n++] = kvcl_owner_record(owner, store->republish_slot);
             }
         }
     }

@@ -1,0 +1,23 @@
+/*
+ * May this rank own now? What the rooms above ask of the members, whether or not KVCL_VIEWS is on. They
+ * hear of views by kvcl_room_t.view.
+ *
+ * A rank owns (lists records as a home, removes keys) only while it has a lease: view/views.h. Whoever is about to own
+ * asks each time, since a rank that was stopped must not go on with what it knew.
+ */
+#ifndef KVCL_MEMBER_LEASE_H
+#define KVCL_MEMBER_LEASE_H
+
+#include "core/context.h"
+#include "view/view.h"
+
+/** Is KVCL_VIEWS on? Any thread. */
+bool kvcl_member_has_views(kvcl_context_h ctx);
+
+/** NULL: there are no views, or none yet. Engine lock held. */
+const kvcl_view_t *kvcl_member_view(kvcl_context_h ctx);
+
+/** Has this rank a lease now? Without views always. Engine lock held. */
+bool kvcl_member_has_lease(kvcl_context_h ctx);
+
+#endif
