@@ -50,6 +50,7 @@ void kvcl_detect_members(kvcl_detect_t *detect, const kvcl_rankset_t *members, c
 void kvcl_detect_heard(kvcl_detect_t *detect, uint32_t slot, bool warm, uint64_t now_ns)
 {
     detect->heard_ns[slot] = now_ns;
+    kvcl_rankset_del(&detect->silent, slot); /* at once: a change that is chosen now keeps it */
     if (warm) {
         kvcl_rankset_add(&detect->warm, slot);
     } else {

@@ -185,9 +185,15 @@ static void choose(kvcl_views_t *views, uint64_t now_ns)
     if (b->by_proof) {
         ready = covers(&b->promised, &there) && covers(&b->leases, &there);
     } else {
-        kvcl_rankset_drop(&there, &views->detect.silent);
-        ready = kvcl_view_is_quorum(&views->view.members, &b->promised) &&
-                (covers(&b->promised, &there) || (now_ns - b->began_ns >= views->times.retry_ns));
+        ready = kvcl_view_is_quorum(&views->view.members, &b->promised);
+        if (ready && (b->quorum_ns == 0)) {
+            b->quorum_ns = now_ns;
+        }
+        if (ready && !covers(&b->promised, &there)) { /* the silent too, for a moment: they may have been stopped */
+            kvcl_rankset_drop(&there, &views->detect.silent);
+            ready = (now_ns - b->quorum_ns >= views->times.gather_ns) &&
+                    (covers(&b->promised, &there) || (now_ns - b->began_ns >= views->times.retry_ns));
+        }
     }
     if (ready) {
         propose(views, now_ns);

@@ -99,6 +99,7 @@ typedef struct kvcl_views_ballot {
     bool               by_proof; /* rule (2) */
     bool               refused;
     uint64_t           began_ns, sent_ns;
+    uint64_t           quorum_ns; /* since when the promises are those of a quorum; 0: they are not */
     kvcl_rankset_t     dead;     /* proven, when it began */
     kvcl_rankset_t     promised, leases, accepted;
     kvcl_rankset_t     empty;    /* of those promised: they have accepted nothing */
