@@ -205,8 +205,8 @@ static uint32_t hidden_blocks(const kvcl_cand_t *cand, double fetch, double t, u
     return (fetch + t > cand->queue_s) ? (uint32_t)(((cand->queue_s - fetch) / t * blocks) + 1e-6) : blocks;
 }
 
-void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand, double work,
-                       double price, kvcl_reach_t *reach)
+void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand, const kvcl_prices_t *prices,
+                       kvcl_reach_t *reach)
 {
     const kvcl_sched_inst_t *inst      = kvcl_job_inst(job, cand);
     const double            bandwidth = kvcl_times_bandwidth(job, inst);
@@ -216,7 +216,7 @@ void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const
     uint32_t                i, k, from, hidden, last;
 
     reach->cost_s = 1e300;
-    weigh(job, cand, cand->own, 0, 0, work, reach);
+    weigh(job, cand, cand->own, 0, 0, prices->work, reach);
     for (i = 0; (i < gather->n) && (bandwidth > 0) && (job->kv_bytes > 0); ++i) {
         seg  = &gather->seg[i];
         from = (cand->own > seg->first) ? cand->own : seg->first;
@@ -228,17 +228,18 @@ void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const
         }
         if (!holds_it(seg, cand->inst)) {
             rate   = rate_of(seg, bandwidth, (double)inst->recvs, &k, &wait);
+            wait   = (prices->sender * wait) + (prices->room / bandwidth);
             bytes  = kvcl_job_bytes(job, from, seg->end);
             t      = slow * bytes / rate;
             for (hidden = hidden_blocks(cand, fetch, t, seg->end - from), last = hidden + 2;
                  (hidden < last) && (from + hidden < seg->end); ++hidden) {
                 weigh(job, cand, from + hidden, fetch + (t * hidden / (seg->end - from)),
-                      paid + (price * wait * bytes * hidden / (seg->end - from)), work, reach);
+                      paid + (wait * bytes * hidden / (seg->end - from)), prices->work, reach);
             }
             fetch += t;
-            paid  += price * wait * bytes;
+            paid  += wait * bytes;
         }
-        weigh(job, cand, seg->end, fetch, paid, work, reach);
+        weigh(job, cand, seg->end, fetch, paid, prices->work, reach);
     }
 }
 

@@ -32,16 +32,22 @@ typedef struct kvcl_reach {
     double   cost_s;  /* max(queue, fetch) + prefill x work + price: this is the least */
 } kvcl_reach_t;
 
+/* What a request pays for others. */
+typedef struct kvcl_prices {
+    double work;   /* of a second of prefill, itself included */
+    double sender; /* of a second that the other transfers of a sender lose */
+    double room;   /* of a second of fetching: what is fetched stays, and takes the room of other blocks */
+} kvcl_prices_t;
+
 /** @a holder: the most holders of a segment, at least 1. */
 void kvcl_gather_make(const kvcl_job_t *job, kvcl_gather_t *gather, uint32_t holders);
 
 /**
  * The best reach of a candidate. Only ends of segments, and the blocks where the queue ceases to hide the fetch, can be
  * best: between them the cost is concave, since T = a + b m + c m (n + p) + d p is, in p, and the fetch is linear.
- * work: what a second of prefill costs, itself included; price: of a second of the other transfers.
  */
-void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand, double work,
-                       double price, kvcl_reach_t *reach);
+void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand,
+                       const kvcl_prices_t *prices, kvcl_reach_t *reach);
 
 /** Write the picked candidate's fetches, own .. upto, into job->piece. */
 void kvcl_gather_pieces(kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand);

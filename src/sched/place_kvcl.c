@@ -1,14 +1,15 @@
 /*
  * KVCL's placement. Each instance compares computing with fetching, block by block, while the fetch overlaps its queue:
- * max(queue, fetch) + prefill. There is no threshold. Runs are gathered from several holders. Two prices keep one
+ * max(queue, fetch) + prefill. There is no threshold. Runs are gathered from several holders. Three prices keep one
  * request from costing the others more than it gains: work, for the seconds of prefill that others then wait for, by
- * the share of instances that are busy; and price, for the transfers of a sender that a fetch slows down. Pure.
+ * the share of instances that are busy; price, for the transfers of a sender that a fetch slows down; room, for a copy
+ * that stays and drives other blocks out of the pool. Pure.
  */
 #include "config.h"
 #include "sched/gather.h"
 #include "sched/policies.h"
 
-enum { WORK, PRICE, HOLDERS };
+enum { WORK, PRICE, ROOM, HOLDERS };
 
 static double busy_share(const kvcl_job_t *job)
 {
@@ -31,7 +32,9 @@ static double bound(const kvcl_job_t *job, const kvcl_gather_t *gather, const kv
 
 static void place(kvcl_job_t *job, const double *arg)
 {
-    const double  work = 1 + (arg[WORK] * busy_share(job));
+    const kvcl_prices_t prices = {.work   = 1 + (arg[WORK] * busy_share(job)),
+                                  .sender = arg[PRICE],
+                                  .room   = arg[ROOM]};
     kvcl_gather_t gather;
     kvcl_reach_t  reach;
     kvcl_cand_t   *cand;
@@ -45,12 +48,12 @@ static void place(kvcl_job_t *job, const double *arg)
     kvcl_gather_make(job, &gather, (uint32_t)arg[HOLDERS]);
     for (i = 0; i < job->n_cand; ++i) {
         cand  = &job->cand[i];
-        least = bound(job, &gather, cand, work);
+        least = bound(job, &gather, cand, prices.work);
         if (least > second * (1 + 1e-6)) {
             cand->score = least; /* neither the best nor the second */
             continue;
         }
-        kvcl_gather_reach(job, &gather, cand, work, arg[PRICE], &reach);
+        kvcl_gather_reach(job, &gather, cand, &prices, &reach);
         cand->upto      = reach.upto;
         cand->fetch_s   = reach.fetch_s;
         cand->prefill_s = reach.prefill_s;
@@ -66,7 +69,7 @@ static void place(kvcl_job_t *job, const double *arg)
 const kvcl_policy_t kvcl_policy_place_kvcl = {
     .name   = "kvcl",
     .kind   = KVCL_POLICY_PREFILL,
-    .desc   = "the least max(queue, fetch) + prefill; work=0.3: others' wait, price=0.25: senders' load; holders=4",
+    .desc   = "the least max(queue, fetch) + prefill; prices: work=0.3, senders' load price=0.25, pools room=8; holders=4",
     .source = "KVCL, contrib/doc/scheduling",
-    .keys   = {{"work", 0.3, 0, 100}, {"price", 0.25, 0, 1e6}, {"holders", 4, 1, KVCL_GATHER_HOLDERS}},
+    .keys   = {{"work", 0.3, 0, 100}, {"price", 0.25, 0, 1e6}, {"room", 8, 0, 1e6}, {"holders", 4, 1, KVCL_GATHER_HOLDERS}},
     .place  = place};

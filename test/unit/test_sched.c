@@ -210,7 +210,7 @@ START_TEST(slow_fetches_and_wrong_totals_are_learnt)
     scene_t               scene;
     int                   i;
 
-    scene_open(&scene, "prefill=kvcl:work=0", 2);
+    scene_open(&scene, "prefill=kvcl:work=0:room=0", 2);
     scene.inst[0].nic_bytes_s = scene.inst[1].nic_bytes_s = 1e7;
     scene.inst[0].queue_s     = 5;
     scene_hold(&scene, 0, 0, 8);

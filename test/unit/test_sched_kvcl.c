@@ -21,7 +21,7 @@ START_TEST(a_fetch_that_costs_more_than_computing_is_not_made)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:work=0", 2);
+    scene_open(&scene, "prefill=kvcl:work=0:room=0", 2);
     all_links(&scene, 0.9e6); /* a block takes 0.11 s to fetch, 0.1 s to compute */
     scene_hold(&scene, 0, 0, 8);
     scene.inst[0].queue_s = 5;
@@ -39,7 +39,7 @@ START_TEST(a_queue_hides_a_slow_fetch_up_to_its_end)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:work=0", 2);
+    scene_open(&scene, "prefill=kvcl:work=0:room=0", 2);
     all_links(&scene, 0.5e6); /* 0.2 s a block */
     scene_hold(&scene, 0, 0, 8);
     scene.inst[0].queue_s = 5;
@@ -59,7 +59,7 @@ START_TEST(runs_are_gathered_from_several_holders)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:holders=1", 4);
+    scene_open(&scene, "prefill=kvcl:holders=1:room=0", 4);
     all_links(&scene, 1e7);
     scene_hold(&scene, 0, 0, 4);
     scene_hold(&scene, 1, 3, 4);  /* 3..6 */
@@ -83,7 +83,7 @@ START_TEST(a_run_behind_the_leading_one_is_not_fetched_again)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl", 2);
+    scene_open(&scene, "prefill=kvcl:room=0", 2);
     all_links(&scene, 1e7);
     scene_hold(&scene, 0, 0, 10);
     scene_hold(&scene, 1, 4, 3); /* 4..6 */
@@ -103,7 +103,7 @@ START_TEST(busy_senders_share_and_the_receiver_limits)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:price=0", 3);
+    scene_open(&scene, "prefill=kvcl:price=0:room=0", 3);
     all_links(&scene, 1e7);
     scene_hold(&scene, 0, 0, 10);
     scene_hold(&scene, 1, 0, 10);
@@ -128,14 +128,14 @@ START_TEST(a_price_for_the_sender_moves_the_choice)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:price=0:work=0", 2);
+    scene_open(&scene, "prefill=kvcl:price=0:work=0:room=0", 2);
     all_links(&scene, 1e7);
     scene_hold(&scene, 0, 0, 9);
     scene.inst[0].queue_s = 0.62; /* 0.62 + 0.1, or a fetch of 0.09 x 5 and 0.1 */
     scene.inst[0].sends   = 4;
     ck_assert_uint_eq(scene_decide(&scene), 1);
     scene_close(&scene);
-    scene_open(&scene, "prefill=kvcl:price=1:work=0", 2);
+    scene_open(&scene, "prefill=kvcl:price=1:work=0:room=0", 2);
     all_links(&scene, 1e7);
     scene_hold(&scene, 0, 0, 9);
     scene.inst[0].queue_s = 0.62;
@@ -149,19 +149,42 @@ START_TEST(work_that_others_wait_for_moves_the_choice)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:work=0", 2);
+    scene_open(&scene, "prefill=kvcl:work=0:room=0", 2);
     all_links(&scene, 1e3);
     scene_hold(&scene, 0, 0, 8);
     scene.inst[0].queue_s = 0.85; /* 0.85 + 0.2 against 0.01 + 1 */
     scene.inst[1].queue_s = 0.01;
     ck_assert_uint_eq(scene_decide(&scene), 1);
     scene_close(&scene);
-    scene_open(&scene, "prefill=kvcl:work=0.3", 2);
+    scene_open(&scene, "prefill=kvcl:work=0.3:room=0", 2);
     all_links(&scene, 1e3);
     scene_hold(&scene, 0, 0, 8);
     scene.inst[0].queue_s = 0.85; /* 0.85 + 0.26 against 0.01 + 1.3 */
     scene.inst[1].queue_s = 0.01;
     ck_assert_uint_eq(scene_decide(&scene), 0);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(a_copy_pays_for_its_room)
+{
+    scene_t scene;
+
+    scene_open(&scene, "prefill=kvcl:work=0:room=8", 2);
+    all_links(&scene, 1e7); /* a block: 0.01 s to fetch, and 0.08 s for its room, against 0.1 s */
+    scene_hold(&scene, 0, 0, 8);
+    scene.inst[0].queue_s = 5;
+    ck_assert_uint_eq(scene_decide(&scene), 1);
+    ck_assert_uint_eq(scene.out.fetch_tokens, 800);
+    scene_near(scene.out.score, 0.08 + 0.64 + 0.2);
+    scene_near(scene.out.times.ttft_s, 0.08 + 0.2); /* a price is no time */
+    scene_close(&scene);
+    scene_open(&scene, "prefill=kvcl:work=0:room=10", 2);
+    all_links(&scene, 1e7);
+    scene_hold(&scene, 0, 0, 8);
+    scene.inst[0].queue_s = 5;
+    ck_assert_uint_eq(scene_decide(&scene), 1);
+    ck_assert_uint_eq(scene.out.fetch_tokens, 0);
     scene_close(&scene);
 }
 END_TEST
@@ -201,7 +224,7 @@ START_TEST(no_block_and_instance_is_better)
 
     printf("TEST_SEED=%llu\n", (unsigned long long)seed);
     kvcl_rand_seed(&rnd, seed);
-    scene_open(&scene, "prefill=kvcl:work=0:price=0", SCENE_INSTS);
+    scene_open(&scene, "prefill=kvcl:work=0:price=0:room=0", SCENE_INSTS);
     scene.req.flags = KVCL_SCHED_DRY;
     for (round = 0; round < 20000; ++round) {
         rate          = 5e5 * (double)(1 + kvcl_rand_below(&rnd, 8));
@@ -237,6 +260,7 @@ int main(void)
     tcase_add_test(tcase, busy_senders_share_and_the_receiver_limits);
     tcase_add_test(tcase, a_price_for_the_sender_moves_the_choice);
     tcase_add_test(tcase, work_that_others_wait_for_moves_the_choice);
+    tcase_add_test(tcase, a_copy_pays_for_its_room);
     tcase_add_test(tcase, no_block_and_instance_is_better);
     suite_add_tcase(suite, tcase);
     return scene_run(suite);
