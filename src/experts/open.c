@@ -81,6 +81,7 @@ static kvcl_status_t make_arrays(kvcl_ep_h ep)
 
     ep->numbers  = calloc(choices, sizeof(*ep->numbers));
     ep->rows_to  = calloc(dims->ranks, sizeof(*ep->rows_to));
+    ep->members  = calloc(dims->ranks, sizeof(*ep->members));
     ep->notices  = calloc(2 * (size_t)dims->ranks, kvcl_ep_notice_bytes(dims));
     ep->counts   = calloc(dims->local, sizeof(*ep->counts));
     ep->infos    = calloc(dims->ranks, sizeof(*ep->infos));
@@ -88,9 +89,9 @@ static kvcl_status_t make_arrays(kvcl_ep_h ep)
     ep->reqs     = calloc(ops, sizeof(*ep->reqs));
     ep->done     = calloc(ops, sizeof(*ep->done));
     ep->statuses = calloc(ops, sizeof(*ep->statuses));
-    if ((peers == NULL) || (ep->numbers == NULL) || (ep->rows_to == NULL) || (ep->notices == NULL) ||
-        (ep->counts == NULL) || (ep->infos == NULL) || (ep->words == NULL) || (ep->reqs == NULL) ||
-        (ep->done == NULL) || (ep->statuses == NULL)) {
+    if ((peers == NULL) || (ep->numbers == NULL) || (ep->rows_to == NULL) || (ep->members == NULL) ||
+        (ep->notices == NULL) || (ep->counts == NULL) || (ep->infos == NULL) || (ep->words == NULL) ||
+        (ep->reqs == NULL) || (ep->done == NULL) || (ep->statuses == NULL)) {
         free(peers);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ep_open: no memory for %zu rows and %u ranks", choices, dims->ranks);
     }
@@ -116,6 +117,7 @@ static void fini(kvcl_ep_h ep)
     free(ep->turn.peers);
     free(ep->numbers);
     free(ep->rows_to);
+    free(ep->members);
     free(ep->notices);
     free(ep->counts);
     free(ep->infos);

@@ -62,6 +62,7 @@ struct kvcl_ep {
     kvcl_ep_rows_t  x, in, y, back; /* this rank's tokens; others' tokens here; their outputs; this rank's outputs */
     uint32_t        *numbers;       /* 0, 1, ...: blocks of back, as many as it has */
     uint32_t        *rows_to;       /* [ranks]: of this step */
+    uint8_t         *members;       /* [ranks]: of the view */
     char            *notices;       /* [2][ranks]: sent, received; kvcl_ep_notice_bytes() each */
     uint32_t        *counts;        /* [local]: of a notice that is read */
     kvcl_recv_info_t *infos;        /* [ranks]: the lengths of the received ones */

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/comm.h"
+#include <kvcl/kvcl_view.h>
 #include <kvcl/kvcl_xfer.h>
 
 #include <string.h>
@@ -279,20 +280,23 @@ static void collect(kvcl_ep_h ep, unsigned first, unsigned end)
 
 /* ---- calls ---- */
 
-/* What the library knows about a rank without asking. Views will answer here. */
-static bool is_failed(kvcl_comm_h comm, uint32_t peer)
+static bool has_failed(kvcl_comm_h comm, uint32_t peer)
 {
     kvcl_rank_state_t state;
 
     return (kvcl_rank_state(comm, (int)peer, &state) == KVCL_OK) && (state == KVCL_RANK_FAILED);
 }
 
+/* The view's members, if this job has views; and what is known of the sessions, which is sooner than the next view. */
 void kvcl_ep_msgs_learn(kvcl_ep_h ep)
 {
     uint32_t r;
 
+    memset(ep->members, 1, ep->dims.ranks);
+    (void)!kvcl_comm_active(ep->comm, ep->members, (int)ep->dims.ranks, NULL); /* all are, without views */
     for (r = 0; r < ep->dims.ranks; ++r) {
-        if ((r != ep->dims.self) && kvcl_ep_turn_active(&ep->turn, r) && is_failed(ep->comm, r)) {
+        if ((r != ep->dims.self) && kvcl_ep_turn_active(&ep->turn, r) &&
+            ((ep->members[r] == 0) || has_failed(ep->comm, r))) {
             kvcl_ep_turn_lose(&ep->turn, r, KVCL_ERR_RANK_FAILED);
         }
     }
