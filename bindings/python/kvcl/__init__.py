@@ -50,6 +50,7 @@ from ._reshard import ReshardGroup, ReshardStep, reshard_plan, reshard_plan_sour
 from ._store import Store
 from ._store_events import EventKind, StoreEvent, StoreItem, StorePlace, Tier
 from ._transfer import Transfer
+from ._views import ViewEvent, ViewEventKind
 
 __version__ = version()
 
@@ -60,7 +61,8 @@ __all__ = [
     "NotRegistered", "OutOfRange", "ProtocolError", "Queue", "RankFailed", "RankState", "RecvInfo", "RemoteMem",
     "Request", "ReshardGroup", "ReshardStep", "Revoked", "Setting", "Shutdown", "Stale", "Status", "Store",
     "StoreClient", "StoreEvent", "StoreItem", "StorePlace", "Tier", "TimedOut", "Transfer", "Truncated",
-    "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "WaitTimeout", "build", "colls", "ep", "key_chain",
-    "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes", "reshard_plan", "reshard_plan_source",
-    "settings", "topology", "value_key", "value_keys", "version", "wait_all", "wait_any", "wait_some",
+    "UnknownRank", "Unreachable", "Unsupported", "VersionMismatch", "ViewEvent", "ViewEventKind", "WaitTimeout",
+    "build", "colls", "ep", "key_chain", "key_from_bytes", "key_from_string", "key_root", "keys_from_bytes",
+    "reshard_plan", "reshard_plan_source", "settings", "topology", "value_key", "value_keys", "version", "wait_all",
+    "wait_any", "wait_some",
 ]

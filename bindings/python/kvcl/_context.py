@@ -3,7 +3,7 @@
 import atexit
 import sys
 import weakref
-from typing import Any, Optional
+from typing import Any, AsyncIterator, Optional
 
 from . import _kvcl
 from ._cache import Cache, Layout
@@ -13,6 +13,7 @@ from ._mem import Mem
 from ._oob import adapt
 from ._request import Request
 from ._transfer import stream_handle
+from ._views import ViewEvent, follow, taken
 
 ANY_SOURCE = _kvcl.ANY_SOURCE
 ANY_TAG = _kvcl.ANY_TAG
@@ -130,6 +131,25 @@ class Context(_kvcl.Context):
     def map_file(self, path: Any, offset: int = 0, length: int = 0) -> Mem:
         """A file's bytes, mapped and registered; length 0: to its end."""
         return Mem._file(self, path, offset, length)
+
+    # ---- views: with KVCL_VIEWS=yes ----
+
+    def event(self) -> Optional[ViewEvent]:
+        """The oldest event of the views that was not taken yet, or None. Does not block."""
+        return taken(self._event())
+
+    def event_fileno(self) -> int:
+        """A descriptor that is readable while there is an event(), for poll. Never read from it."""
+        return self._event_fd()
+
+    def events(self) -> AsyncIterator[ViewEvent]:
+        """Events as they come: `async for event in ctx.events()`. One task at a time; cancel it before close()."""
+        return follow(self)
+
+    def phase(self, warm_up: bool) -> None:
+        """Tell the others that this process may be stopped for KVCL_WARM (a debugger, a frozen container); False: that
+        it serves again. Busy Python code, also with the GIL, needs no such word: a thread of the library beats."""
+        self._phase(warm_up)
 
     def __enter__(self) -> "Context":
         return self

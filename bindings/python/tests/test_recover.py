@@ -1,5 +1,6 @@
 """Going on after failures: views, agree, shrink (KVCL_VIEWS)."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -53,6 +54,34 @@ with kvcl.Context() as ctx:
             pass
 """
 
+EVENTS = """
+import asyncio, signal, select, kvcl
+from kvcl import ViewEventKind as Kind
+
+async def told(ctx):
+    got = []
+    async for event in ctx.events():
+        if event.kind not in (Kind.SUSPECT, Kind.ALIVE_AGAIN):  # a busy machine
+            got.append((event.kind, event.ranks, event.view))
+            assert event.seconds > 0 and event.view_id != 0 and event.lost == 0
+        if got and got[-1] == (Kind.VIEW, (0, 1, 2), 1):
+            print("met", flush=True)
+            if ctx.rank == 1:
+                signal.pause()
+        if got and got[-1][:2] == (Kind.VIEW, (0, 2)):
+            return got
+
+with kvcl.Context() as ctx:
+    ctx.phase(True)
+    assert ctx.world.agree(1) == (1, True)
+    ctx.phase(False)
+    got = asyncio.run(told(ctx))
+    assert got == [(Kind.VIEW, (0, 1, 2), 1), (Kind.FAILED, (1,), 1), (Kind.VIEW, (0, 2), 2)], got
+    assert ctx.event() is None and select.select([ctx.event_fileno()], [], [], 0) == ([], [], [])
+    while ctx.world.agree(1) != (1, True):  # nobody leaves before the other has looked
+        ctx.world.ack_failed(len(ctx.world.failed()))
+"""
+
 
 def test_a_rank_alone(monkeypatch):
     monkeypatch.setenv("KVCL_VIEWS", "yes")
@@ -72,17 +101,24 @@ def test_a_rank_alone(monkeypatch):
         ctx.leave()
 
 
+async def anext_of(events):
+    return await events.__anext__()
+
+
 def test_without_views():
     with kvcl.Context(boot="self") as ctx:
+        ctx.phase(True)
         assert ctx.world.active() == [True] and ctx.world.view == 1
         assert not ctx.world.is_revoked()
         for call in (lambda: ctx.world.agree(1), ctx.world.shrink, ctx.world.failed, lambda: ctx.world.ack_failed(1),
-                     ctx.world.revoke, ctx.leave, lambda: ctx.world.deactivate([0])):
+                     ctx.world.revoke, ctx.leave, lambda: ctx.world.deactivate([0]), ctx.event, ctx.event_fileno,
+                     lambda: asyncio.run(anext_of(ctx.events()))):
             with pytest.raises(kvcl.Unsupported, match="KVCL_VIEWS=yes"):
                 call()
 
 
-def test_two_go_on_when_the_third_is_killed(tmp_path):
+@pytest.mark.parametrize("program", [RANK, EVENTS], ids=["agree and shrink", "events"])
+def test_two_go_on_when_the_third_is_killed(program, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
@@ -91,7 +127,7 @@ def test_two_go_on_when_the_third_is_killed(tmp_path):
         port = free.getsockname()[1]
     env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}",
                KVCL_SECRET_FILE=str(secret))
-    ranks = [subprocess.Popen([sys.executable, "-c", RANK], env=dict(env, KVCL_RANK=str(r)), stdout=subprocess.PIPE)
+    ranks = [subprocess.Popen([sys.executable, "-c", program], env=dict(env, KVCL_RANK=str(r)), stdout=subprocess.PIPE)
              for r in range(3)]
     try:
         for rank in ranks:

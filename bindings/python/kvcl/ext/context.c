@@ -415,6 +415,9 @@ static PyMethodDef methods[] = {
     {"latency", context_latency, METH_NOARGS,
      "How long calls have taken, see kvcl_query_latency: {(op, path): {\"count\", \"sum_ns\", \"buckets\"}}. A bucket\n"
      "is (its longest time in ns, how many calls), those without a call left out."},
+    {"_event", kvpy_context_event, METH_NOARGS, "_event(): (type, ranks, view, view_id, time_ns, lost) or None."},
+    {"_event_fd", kvpy_context_event_fd, METH_NOARGS, "_event_fd(): readable while there is an event."},
+    {"_phase", kvpy_context_phase, METH_O, "_phase(warm_up)"},
     {NULL, NULL, 0, NULL}};
 
 PyTypeObject *kvpy_make_context(void)

@@ -320,6 +320,10 @@ PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(v
 PyObject *kvpy_context_leave(PyObject *self, PyObject *timeout);
 extern PyMethodDef kvpy_xfer_methods[], kvpy_probe_methods[], kvpy_recover_methods[]; /* of Comm */
 PyObject           *kvpy_comm_stream_done(PyObject *self, PyObject *args);
+/* member/events.c: of Context */
+PyObject           *kvpy_context_event(PyObject *self, PyObject *none);
+PyObject           *kvpy_context_event_fd(PyObject *self, PyObject *none);
+PyObject           *kvpy_context_phase(PyObject *self, PyObject *arg);
 PyObject           *kvpy_comm_collective(PyObject *self, PyObject *args);
 PyObject           *kvpy_comm_exchange(PyObject *self, PyObject *args);
 extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[],
