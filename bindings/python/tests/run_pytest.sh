@@ -42,7 +42,7 @@ ln -s "$here/kvcl/vllm" "$tmp/kvcl/vllm"
 for f in "$here"/kvcl/*.py; do
   ln -s "$f" "$tmp/kvcl/"
 done
-ln -s "$here/kvcl/compat" "$ext" "$tmp/kvcl/"
+ln -s "$here/kvcl/compat" "$here/kvcl/torch" "$ext" "$tmp/kvcl/"
 PYTHONPATH=$tmp${PYTHONPATH:+:$PYTHONPATH}
 LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONDONTWRITEBYTECODE=1

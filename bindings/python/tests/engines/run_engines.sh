@@ -42,7 +42,7 @@ server= serve=
 # shellcheck disable=SC2086
 trap 'kill $server $serve 2>/dev/null; rm -rf "$tmp"' EXIT
 mkdir "$tmp/kvcl"
-for f in "$here"/kvcl/*.py "$here/kvcl/compat" "$ext"; do
+for f in "$here"/kvcl/*.py "$here/kvcl/compat" "$here/kvcl/torch" "$ext"; do
   ln -s "$f" "$tmp/kvcl/"
 done
 shm=$(mktemp -d "${TEST_SHM:-/dev/shm}/kvcl-engines.XXXXXX")

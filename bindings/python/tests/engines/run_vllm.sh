@@ -13,7 +13,7 @@ ext=$(ls "$top_builddir"/bindings/python/kvcl/.libs/_kvcl*.so 2>/dev/null | head
 [ -n "$ext" ] || { echo "SKIP: $tests did not run: the Python bindings were not built"; exit 77; }
 . "${top_srcdir:?}/bindings/python/tests/engines/session.sh"
 mkdir "$tmp/kvcl"
-for f in "$here"/kvcl/*.py "$here/kvcl/vllm" "$ext"; do
+for f in "$here"/kvcl/*.py "$here/kvcl/torch" "$here/kvcl/vllm" "$ext"; do
   ln -s "$f" "$tmp/kvcl/"
 done
 TEST_KVCL_SERVE=$top_builddir/src/tools/kvcl_serve PYTHONPATH=$tmp KVCL_SECRET_FILE=$tmp/secret

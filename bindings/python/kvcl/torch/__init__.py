@@ -1,0 +1,108 @@
+"""torch.distributed over KVCL.
+
+    import kvcl.torch
+    torch.distributed.init_process_group("kvcl")
+
+registers the backend "kvcl" for tensors on the CPU and on CUDA devices. The store of init_process_group introduces the
+ranks to each other, so torchrun, a rendezvous file and TCP work as for other backends; the KVCL_* variables hold.
+Broadcast, all-gather, all-reduce, reduce, reduce-scatter, all-to-all, gather, scatter, send, recv, barrier and the
+object collectives; a group made by new_group() is a communicator of the same context. On the CPU all ranks get the same
+bits of a reduction.
+
+A collective that fails raises a KvclError (RankFailed, TimedOut, InvalidParam if ranks differ in their arguments) from
+wait(). The timeout is the group's. Tensors that are not contiguous are copied.
+
+Collectives of tensors on a device begin after the current stream's work, and go by NCCL or by the host (kvcl_coll.h);
+all ranks give such tensors. wait() waits for the result, not for a stream. send and recv take tensors on the CPU.
+
+Ranks may die (KVCL_VIEWS=yes on all ranks). A group keeps its numbers, and its collectives go on with holes:
+
+    try:
+        torch.distributed.all_reduce(x)
+        ok = True
+    except kvcl.KvclError:               # at some ranks, or at all
+        ok = False
+    if not kvcl.torch.agree(ok):         # the same at all that are left
+        kvcl.torch.sync_after_failure()  # collectives run over those
+        ...                              # repeat the step
+
+The names are those of Mooncake's process group, and what asks for a state is local, without a message. shrink() makes a
+smaller group with new numbers instead. Do not name rank 0 in recovery code: it may be the one that is gone.
+"""
+
+import hashlib
+from typing import Any, List, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .. import Context
+from ._elastic import Elastic, ReconfigureOptions, Sync
+from ._work import Work
+from ._world import register
+
+ProcessGroup = Elastic  # what init_process_group("kvcl") and new_group(backend="kvcl") return
+
+__all__ = ["ProcessGroup", "ReconfigureOptions", "Sync", "Work", "agree", "get_active_ranks", "get_current_epoch",
+           "get_num_synced_ranks", "get_peer_state", "shrink", "sync_after_failure"]
+
+
+def _of(group: Any) -> Elastic:
+    group = dist.group.WORLD if group is None else group
+    if not isinstance(group, Elastic):
+        raise TypeError(f"a group of the kvcl backend is needed, not {type(group).__name__!r}")
+    return group
+
+
+def get_active_ranks(group: Any = None) -> torch.Tensor:
+    """int32, one for each rank of the group: 1: a member of the present view, as this rank knows it. Local."""
+    return _of(group).get_active_ranks()
+
+
+def get_peer_state(group: Any, ranks: Sequence[int]) -> List[bool]:
+    """Of each of these ranks: is it connected, and neither failed nor suspected? Local."""
+    return _of(group).get_peer_state(ranks)
+
+
+def get_num_synced_ranks(group: Any = None) -> int:
+    """How many ranks get_peer_state() is true for. Local."""
+    return _of(group).get_num_synced_ranks()
+
+
+def get_current_epoch(group: Any = None) -> int:
+    """The number of the present view. Local."""
+    return _of(group).get_current_epoch()
+
+
+def agree(ok: bool = True, group: Any = None, timeout: Optional[float] = None) -> bool:
+    """Whether ok was true at all living ranks of the group: the same at all. Collective over the living."""
+    return _of(group).agree(ok, timeout)
+
+
+def sync_after_failure(group: Any = None, timeout: Optional[float] = None) -> Sync:
+    """The group's collectives go on over its living ranks. Collective over these; call it for each group, in the same
+    order on all ranks."""
+    return _of(group).sync_after_failure(timeout)
+
+
+def shrink(group: Any = None, timeout: Optional[float] = None) -> Elastic:
+    """A group of the living ranks of this one, numbered anew in their order, for all calls of torch.distributed.
+    Collective over the living. destroy_process_group() ends it."""
+    parent = _of(group)
+    smaller, ranks = parent.shrunk(timeout)
+    register(parent, smaller, ranks)
+    return smaller
+
+
+def _create(opts: Any, _: Any) -> Elastic:
+    """A group: of the default group's context if that is KVCL's, else with one of its own."""
+    ranks = list(opts.global_ranks_in_group)
+    default = dist.group.WORLD if dist.is_initialized() else None
+    if ranks and isinstance(default, Elastic):
+        return Elastic(default.comm.create(ranks), None, opts.timeout, default.incarnation)
+    context = Context(oob=opts.store, rank=opts.group_rank, size=opts.group_size)
+    incarnation = hashlib.sha256(context.address.encode()).hexdigest()[:32]
+    return Elastic(context.world, context, opts.timeout, incarnation)
+
+
+dist.Backend.register_backend("kvcl", _create, extended_api=True, devices=["cpu", "cuda"])

@@ -1,0 +1,41 @@
+"""What torch gives to a collective: tensors as bytes, options, streams."""
+
+from typing import Any, Sequence
+
+import torch
+import torch.distributed as dist
+
+OPS = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.PRODUCT, "prod"), (dist.ReduceOp.MIN, "min"),
+       (dist.ReduceOp.MAX, "max"), (dist.ReduceOp.BAND, "and"), (dist.ReduceOp.BOR, "or"),
+       (dist.ReduceOp.BXOR, "xor"))
+
+
+def op_of(opts: Any) -> str:
+    op = getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+    for known, name in OPS:
+        if op == known:
+            return name
+    raise ValueError(f"kvcl reduces by {', '.join(name for _, name in OPS)}, not by {op}")
+
+
+def root_of(opts: Any) -> int:
+    return getattr(opts, "rootRank", 0)
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.device.type not in ("cpu", "cuda") or tensor.is_sparse:
+        raise ValueError(f"the kvcl backend takes dense tensors on the CPU or a CUDA device, not on {tensor.device}")
+    return tensor.detach().reshape(-1).view(torch.uint8)
+
+
+def stream_of(tensor: torch.Tensor) -> int:
+    """The current stream of the tensor's device; none on the CPU."""
+    if tensor.device.type != "cuda":
+        return 0
+    return torch.cuda.current_stream(tensor.device).cuda_stream or 1  # CU_STREAM_LEGACY: the null stream
+
+
+def one_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    if len(tensors) != 1:
+        raise ValueError(f"one tensor is needed, not {len(tensors)}")
+    return tensors[0]

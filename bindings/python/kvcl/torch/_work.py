@@ -1,0 +1,133 @@
+"""A collective, send or recv in flight, as torch.distributed sees it."""
+
+import datetime
+import queue
+import threading
+from typing import Any, Callable, List, Optional, Protocol, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .. import Request
+
+
+class Finisher(threading.Thread):
+    """Completes the futures of a group's works, in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(name="kvcl-futures", daemon=True)
+        self.works: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            work = self.works.get()
+            if work is None:
+                return
+            work._complete_future()
+
+
+class WorkOwner(Protocol):
+    """The group."""
+
+    def finisher(self) -> Finisher: ...
+
+
+class Work(dist.Work):
+    """A collective, send or recv in flight: some requests, and what is to be done once they are complete."""
+
+    def __init__(self, group: "WorkOwner", requests: List[Request[Any]], result: List[torch.Tensor],
+                 after: Sequence[Callable[[], Any]] = (), keep: Any = None) -> None:
+        super().__init__()
+        self._group = group
+        self._requests = requests
+        self._result = result
+        self._after = list(after)
+        self._keep = keep
+        device = next((tensor.device for tensor in result if tensor.device.type == "cuda"), None)
+        self._post_stream = None if device is None else torch.cuda.current_stream(device)
+        self._lock = threading.Lock()
+        self._over = False
+        self._error: Optional[BaseException] = None
+        self._source = -1
+        self._future: Optional[torch.futures.Future] = None
+
+    def _finish(self, seconds: Optional[float]) -> None:
+        with self._lock:
+            if self._over:
+                return
+            try:
+                for request in self._requests:
+                    info = request.wait(seconds)
+                    self._source = getattr(info, "source", self._source)
+                self._run_steps()
+            except BaseException as error:
+                if any(not request.done() for request in self._requests):
+                    raise  # a wait that ended early
+                self._error = error
+            self._over = True
+            self._keep = None
+            self._after = []
+
+    def _run_steps(self) -> None:
+        """On a device they follow the post on its stream, whichever thread runs them, and are waited for."""
+        if self._post_stream is None or not self._after:
+            for step in self._after:
+                step()
+            return
+        with torch.cuda.stream(self._post_stream):
+            for step in self._after:
+                step()
+        self._post_stream.synchronize()
+
+    def then(self, steps: Sequence[Callable[[], Any]]) -> None:
+        """Before anyone waits for it: steps that follow the others."""
+        self._after += steps
+
+    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:  # type: ignore[override]
+        seconds = timeout.total_seconds() if timeout is not None else 0.0
+        self._finish(seconds if seconds > 0 else None)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        if not self._over and all(request.done() for request in self._requests):
+            self._finish(None)
+        return self._over
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Optional[BaseException]:  # type: ignore[override]
+        return self._error
+
+    def result(self) -> List[torch.Tensor]:
+        self.wait()
+        return self._result
+
+    def _source_rank(self) -> int:
+        return self._source
+
+    def source_rank(self) -> int:
+        return self._source
+
+    def get_future(self) -> "torch.futures.Future[Any]":
+        if self._future is None:
+            self._future = torch.futures.Future()
+            self._group.finisher().works.put(self)
+        return self._future
+
+    def _complete_future(self) -> None:
+        try:
+            self._finish(None)
+        except BaseException as error:
+            self._error = error
+        assert self._future is not None
+        if self._error is None:
+            self._future.set_result(self._result)
+        else:
+            self._future.set_exception(self._error)

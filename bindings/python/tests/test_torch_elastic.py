@@ -1,0 +1,89 @@
+"""kvcl.torch when ranks die: ranks_torch_elastic.py is what each rank runs; here they are killed and stopped."""
+
+import faulthandler
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import HERE
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is absent: nothing tests kvcl.torch", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def slow_to_load(no_hang):
+    faulthandler.dump_traceback_later(305, exit=True)  # torch, on each rank
+
+
+class Ranks:
+    """Processes that meet by a file; what is left of them is killed at the end."""
+
+    def __init__(self, scenario, size, victims, folder):
+        env = dict(os.environ, KVCL_VIEWS="yes", OMP_NUM_THREADS="1")
+        self.victims = victims
+        self.all = [subprocess.Popen([sys.executable, os.path.join(HERE, "ranks_torch_elastic.py"), scenario, str(rank),
+                                      str(size), ",".join(map(str, victims)), str(folder)], env=env, text=True,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in range(size)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        for rank in self.all:
+            rank.kill()
+            rank.communicate()
+
+    def said(self, word, ranks=None):
+        for rank in self.all if ranks is None else ranks:
+            line = rank.stdout.readline()
+            assert line == word + "\n", f"rank {self.all.index(rank)} said {line!r}, not {word!r}"
+
+    def send(self, what):
+        for victim in self.victims:
+            self.all[victim].send_signal(what)
+
+    @staticmethod
+    def tell(ranks):
+        """They wait for a line."""
+        for rank in ranks:
+            rank.stdin.write("\n")
+            rank.stdin.flush()
+
+    @property
+    def living(self):
+        return [rank for i, rank in enumerate(self.all) if i not in self.victims]
+
+
+@pytest.mark.parametrize("size, victims", [(2, [0]), (4, [2]), (4, [0, 3]), (8, [0, 5, 6])])
+def test_collectives_go_on_when_ranks_are_killed(size, victims, tmp_path):
+    with Ranks("survive", size, victims, tmp_path) as ranks:
+        ranks.said("ready")
+        ranks.send(signal.SIGKILL)
+        ranks.said("right", ranks.living)
+        assert [rank.wait(timeout=100) for rank in ranks.living] == [0] * len(ranks.living)
+
+
+def test_a_stopped_rank_is_left_behind_and_never_comes_back(tmp_path):
+    with Ranks("stopped", 4, [1], tmp_path) as ranks:
+        ranks.said("ready")
+        ranks.send(signal.SIGSTOP)
+        ranks.said("went on", ranks.living)
+        ranks.send(signal.SIGCONT)
+        ranks.tell([ranks.all[1]])
+        ranks.said("right", [ranks.all[1]])
+        ranks.tell(ranks.living)
+        ranks.said("right", ranks.living)
+
+
+@pytest.mark.parametrize("scenario", ["shrink", "reconfigure"])
+def test_a_smaller_group(scenario, tmp_path):
+    with Ranks(scenario, 4, [0], tmp_path) as ranks:
+        ranks.said("ready")
+        ranks.send(signal.SIGKILL)
+        ranks.said("right", ranks.living)
+        assert [rank.wait(timeout=100) for rank in ranks.living] == [0, 0, 0]
