@@ -78,11 +78,7 @@ static PyObject *make(PyTypeObject *cls, kvpy_ctx_t *ctx, const char *name, cons
         params.bases      = bases;
         params.base_bytes = lengths;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_cache_create(ctx->handle, name, layout, &params, &cache);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_cache_create(ctx->handle, name, layout, &params, &cache));
     if (status != KVCL_OK) {
         (void)kvpy_raise(status, NULL);
         drop_bases(bufs, n, bases, lengths);

@@ -260,11 +260,7 @@ static PyObject *context_fileno(PyObject *self, PyObject *none)
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_context_eventfd(ctx->handle, &fd);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_context_eventfd(ctx->handle, &fd));
     return (status == KVCL_OK) ? PyLong_FromLong(fd) : kvpy_raise(status, NULL);
 }
 
@@ -277,11 +273,7 @@ static PyObject *context_arm(PyObject *self, PyObject *none)
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_context_arm(ctx->handle);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_context_arm(ctx->handle));
     return (status >= 0) ? PyBool_FromLong(status == KVCL_OK) : kvpy_raise(status, NULL);
 }
 
@@ -294,11 +286,7 @@ static PyObject *context_progress(PyObject *self, PyObject *none)
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    n = kvcl_progress(ctx->handle);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, n, kvcl_progress(ctx->handle));
     (void)kvpy_ops_reap(ctx);
     return PyLong_FromUnsignedLong(n);
 }
@@ -313,11 +301,7 @@ static PyObject *context_stats(PyObject *self, PyObject *none)
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_context_stats(ctx->handle, &s);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_context_stats(ctx->handle, &s));
     if (status != KVCL_OK) {
         return kvpy_raise(status, NULL);
     }

@@ -161,6 +161,16 @@ void kvpy_leave(kvpy_obj_t *obj);
         kvpy_leave(_obj);                                                                                              \
     } while (0)
 
+/* The same, where only the context is used. */
+#define KVPY_CTX_CALL(_ctx, _result, _expr)                                                                            \
+    do {                                                                                                               \
+        ++(_ctx)->users;                                                                                               \
+        Py_BEGIN_ALLOW_THREADS                                                                                         \
+        (_result) = (_expr);                                                                                           \
+        Py_END_ALLOW_THREADS                                                                                           \
+        --(_ctx)->users;                                                                                               \
+    } while (0)
+
 /* ---- operations and requests (op.c, request.c) ---- */
 
 typedef struct kvpy_request {

@@ -38,11 +38,7 @@ static PyObject *mem_register(PyObject *cls, PyObject *args)
         free(buf);
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_mem_register(ctx->handle, buf->ptr, buf->len, buf->kind, NULL, &mem);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_mem_register(ctx->handle, buf->ptr, buf->len, buf->kind, NULL, &mem));
     obj = (status == KVCL_OK) ? (kvpy_obj_t *)kvpy_obj_new((PyTypeObject *)cls, KVPY_MEM, ctx, mem)
                               : kvpy_raise(status, NULL);
     if (obj == NULL) {
@@ -81,11 +77,7 @@ static PyObject *mem_alloc(PyObject *cls, PyObject *args)
     if (ctx == NULL) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_mem_alloc(ctx->handle, (size_t)len, &params, &mem);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_mem_alloc(ctx->handle, (size_t)len, &params, &mem));
     return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_MEM, ctx, mem) : kvpy_raise(status, NULL);
 }
 
@@ -106,11 +98,7 @@ static PyObject *mem_file(PyObject *cls, PyObject *args)
         Py_DECREF(path);
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_mem_file(ctx->handle, PyBytes_AsString(path), offset, (size_t)len, &mem);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_mem_file(ctx->handle, PyBytes_AsString(path), offset, (size_t)len, &mem));
     Py_DECREF(path);
     return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_MEM, ctx, mem) : kvpy_raise(status, NULL);
 }

@@ -35,11 +35,7 @@ PyObject *kvpy_context_event(PyObject *self, PyObject *none)
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_event_next(ctx->handle, &event);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_event_next(ctx->handle, &event));
     if (status != KVCL_OK) {
         return (status == KVCL_INPROGRESS) ? kvpy_none() : kvpy_raise(status, NULL);
     }
@@ -61,11 +57,7 @@ PyObject *kvpy_context_event_fd(PyObject *self, PyObject *none)
     if (kvpy_ctx_check(ctx) != 0) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_event_fd(ctx->handle, &fd);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_event_fd(ctx->handle, &fd));
     return (status == KVCL_OK) ? PyLong_FromLong(fd) : kvpy_raise(status, NULL);
 }
 
@@ -79,10 +71,6 @@ PyObject *kvpy_context_phase(PyObject *self, PyObject *arg)
     if ((warm < 0) || (kvpy_ctx_check(ctx) != 0)) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_phase(ctx->handle, warm ? KVCL_PHASE_WARM_UP : KVCL_PHASE_SERVING);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_phase(ctx->handle, warm ? KVCL_PHASE_WARM_UP : KVCL_PHASE_SERVING));
     return (status == KVCL_OK) ? kvpy_none() : kvpy_raise(status, NULL);
 }

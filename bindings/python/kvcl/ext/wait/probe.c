@@ -88,11 +88,7 @@ static PyObject *comm_listen(PyObject *cls, PyObject *args)
         (kvpy_ctx_check(ctx = (kvpy_ctx_t *)arg) != 0)) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_context_listen(ctx->handle, at, text, sizeof(text), &len, &door);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_context_listen(ctx->handle, at, text, sizeof(text), &len, &door));
     if (status != KVCL_OK) {
         return kvpy_raise(status, NULL);
     }
@@ -114,11 +110,7 @@ static PyObject *comm_reach(PyObject *cls, PyObject *args)
         (kvpy_call_timeout(timeout, &ns) != 0) || (kvpy_ctx_check(ctx = (kvpy_ctx_t *)arg) != 0)) {
         return NULL;
     }
-    ++ctx->users;
-    Py_BEGIN_ALLOW_THREADS
-    status = kvcl_context_connect(ctx->handle, address, ns, &comm);
-    Py_END_ALLOW_THREADS
-    --ctx->users;
+    KVPY_CTX_CALL(ctx, status, kvcl_context_connect(ctx->handle, address, ns, &comm));
     return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, ctx, comm) : kvpy_raise(status, NULL);
 }
 
