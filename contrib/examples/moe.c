@@ -1,16 +1,18 @@
 /*
- * A mixture-of-experts model on 4 ranks, one of which is killed (SIGKILL) in the middle of a layer. The next step runs
- * without it; its experts are restored from a store; every output of a token that lost nothing equals that of a model
- * in one process, bit by bit.
+ * A mixture-of-experts model on some ranks, any of which may be killed: the others go on in the same layer without it,
+ * restore its experts, and every output of a token that lost nothing equals that of a model in one process, bit by bit.
  *
- *   moe [STEPS]     default 60, at least 4; it forks the ranks itself. Exit status 0: no output was wrong
+ *   moe --ranks 8                      in one terminal: it starts the ranks, and prints their processes and a line a
+ *                                      second. SECONDS: --seconds; otherwise until Ctrl-C
+ *   kill -9 PID                        in another one: the lines go on
+ *   moe [--steps N] [--kill RANK]      RANK kills itself in the middle of a layer, halfway; says how long that took
  *
- * How soon a death is noticed over shared memory depends on KVCL_KEEPALIVE: 20ms here, unless it is set.
+ * Alone it is a test: 4 ranks, 60 steps, rank 2 is killed. Exit status 0: no output was wrong.
  *
  * The order of a serving engine: choose experts (its router), kvcl_ep_choose (their slots), kvcl_ep_dispatch, compute,
- * kvcl_ep_combine, for each layer; and after each step a look at the mask. When a rank is gone: repair the placement,
- * restore what is lost, activate the new map. Until then tokens go to the copies that live, or lack a weight, which is
- * counted.
+ * kvcl_ep_combine, for each layer. After each step the ranks agree who took part in it (kvcl_comm_agree). When a rank is
+ * gone they repair the placement, restore what is lost, and activate the new map. Until then tokens go to the copies
+ * that live, or lack a weight, which is counted.
  */
 #include <kvcl/kvcl.h>
 
@@ -27,13 +29,29 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 4, LAYERS = 2, EXPERTS = 16, SLOTS = 24, PER = SLOTS / RANKS, VICTIM = 2 };
-enum { HIDDEN = 64, TOKENS = 32, TOP_K = 2, BYTES = HIDDEN * HIDDEN * (int)sizeof(float), BLOCKS = 2 * LAYERS * PER };
+enum { RANKS_MAX = 16, LAYERS = 4, EXPERTS = 64, SLOTS_MAX = 3 * EXPERTS + RANKS_MAX };
+enum { HIDDEN = 64, TOKENS = 16, TOP_K = 2, BYTES = HIDDEN * HIDDEN * (int)sizeof(float) };
+#define GO_ON (UINT64_C(1) << 63) /* in what the ranks agree on, beside a bit for each rank */
 
-/* Of all ranks. */
+/* What a rank shows to the process that has started it. */
+typedef struct shown {
+    _Atomic uint64_t steps, tokens, wrong, view, alive;
+    _Atomic uint64_t lost_ppm;    /* the weight that tokens lacked, in millionths of a token */
+    _Atomic uint64_t next_ns;     /* the first dispatch and combine after the kill have ended */
+    _Atomic uint64_t restored_ns; /* the new map is active */
+    _Atomic uint64_t restored;    /* experts that came back */
+} shown_t;
+
+/* Of all processes. */
 typedef struct shared {
     _Atomic uint64_t killed_ns;
+    shown_t          ranks[RANKS_MAX];
 } shared_t;
+
+typedef struct plan {
+    unsigned ranks, steps, seconds; /* 0: no limit */
+    int      kill;                  /* -1: none */
+} plan_t;
 
 typedef struct model {
     kvcl_context_h    ctx;
@@ -44,11 +62,14 @@ typedef struct model {
     kvcl_ep_weights_t weights;
     kvcl_cache_h      cache;
     uint64_t          number; /* of the activation */
-    uint8_t           active[RANKS];
-    int32_t           placement[LAYERS * SLOTS];
+    uint64_t          mask;   /* of the ranks that the map is for */
+    uint8_t           active[RANKS_MAX];
+    int32_t           placement[LAYERS * SLOTS_MAX];
     uint64_t          sums[LAYERS * EXPERTS];
     kvcl_key_t        keys[LAYERS * EXPERTS];
-    unsigned          rank, tokens, lacking, wrong;
+    unsigned          rank, ranks, per; /* per: slots of a rank */
+    shared_t          *shared;
+    shown_t           *shown;
 } model_t;
 
 static uint64_t now_ns(void)
@@ -102,13 +123,13 @@ static void make_token(float *x, unsigned rank, unsigned step, unsigned t)
     unsigned i;
 
     for (i = 0; i < HIDDEN; ++i) {
-        x[i] = number(((uint64_t)((step * RANKS) + rank) << 32) + (t * HIDDEN) + i + 77);
+        x[i] = number(((uint64_t)((step * RANKS_MAX) + rank) << 32) + (t * HIDDEN) + i + 77);
     }
 }
 
 static void route(unsigned rank, unsigned step, unsigned layer, unsigned t, int64_t *experts, float *weights)
 {
-    const uint64_t seed = ((uint64_t)((step * RANKS) + rank) << 32) + ((uint64_t)layer << 24) + (t * 8u);
+    const uint64_t seed = ((uint64_t)((step * RANKS_MAX) + rank) << 32) + ((uint64_t)layer << 24) + (t * 8u);
 
     experts[0] = (int64_t)((number(seed) + 1.0f) / 2.0f * EXPERTS) % EXPERTS;
     experts[1] = (experts[0] + 1 + (int64_t)((number(seed + 1) + 1.0f) / 2.0f * (EXPERTS - 1))) % EXPERTS;
@@ -150,7 +171,7 @@ static void oracle(unsigned rank, unsigned step, unsigned t, float *x)
 
 static const float *weights_of(const model_t *m, unsigned layer, unsigned local)
 {
-    return (const float *)kvcl_cache_base(m->cache, 0) + ((size_t)((layer * PER) + local) * HIDDEN * HIDDEN);
+    return (const float *)kvcl_cache_base(m->cache, 0) + ((size_t)((layer * m->per) + local) * HIDDEN * HIDDEN);
 }
 
 static void compute(const model_t *m, unsigned layer, const kvcl_ep_batch_t *batch)
@@ -166,109 +187,160 @@ static void compute(const model_t *m, unsigned layer, const kvcl_ep_batch_t *bat
     }
 }
 
-static void step(model_t *m, unsigned step, bool die, shared_t *shared)
+/* One layer; x becomes its output. */
+static void run_layer(model_t *m, unsigned step, unsigned layer, float x[TOKENS][HIDDEN], bool *lacks, bool die)
 {
-    static float    x[TOKENS][HIDDEN], out[TOKENS][HIDDEN], weights[TOKENS][TOP_K], lost[TOKENS], right[HIDDEN];
-    bool            lacks[TOKENS] = {false};
+    static float    out[TOKENS][HIDDEN], weights[TOKENS][TOP_K], lost[TOKENS];
     int64_t         ids[TOKENS][TOP_K];
     kvcl_ep_batch_t batch = KVCL_EP_BATCH_INIT;
-    unsigned        layer, t, i;
+    const uint64_t  began = now_ns();
+    unsigned        t, i;
+
+    for (t = 0; t < TOKENS; ++t) {
+        route(m->rank, step, layer, t, ids[t], weights[t]);
+    }
+    KVCL_TRY(kvcl_ep_choose(m->ep, layer, ids[0], TOKENS, TOP_K, ids[0]));
+    KVCL_TRY(kvcl_ep_dispatch(m->ep, x, ids[0], TOKENS, TOP_K, &batch));
+    compute(m, layer, &batch);
+    if (die) {
+        atomic_store(&m->shared->killed_ns, now_ns());
+        raise(SIGKILL);
+    }
+    KVCL_TRY(kvcl_ep_combine(m->ep, NULL, weights[0], out, lost, NULL));
+    for (t = 0; t < TOKENS; ++t) {
+        lacks[t] = lacks[t] || (lost[t] != 0.0f);
+        atomic_fetch_add(&m->shown->lost_ppm, (uint64_t)(lost[t] * 1e6f / LAYERS));
+        for (i = 0; i < HIDDEN; ++i) {
+            x[t][i] += out[t][i];
+        }
+    }
+    if ((atomic_load(&m->shared->killed_ns) != 0) && (began > atomic_load(&m->shared->killed_ns)) &&
+        (atomic_load(&m->shown->next_ns) == 0)) {
+        atomic_store(&m->shown->next_ns, now_ns());
+    }
+}
+
+static void step(model_t *m, unsigned step, bool die)
+{
+    static float x[TOKENS][HIDDEN], right[HIDDEN];
+    bool         lacks[TOKENS] = {false};
+    unsigned     layer, t;
 
     for (t = 0; t < TOKENS; ++t) {
         make_token(x[t], m->rank, step, t);
     }
     for (layer = 0; layer < LAYERS; ++layer) {
-        for (t = 0; t < TOKENS; ++t) {
-            route(m->rank, step, layer, t, ids[t], weights[t]);
-        }
-        KVCL_TRY(kvcl_ep_choose(m->ep, layer, ids[0], TOKENS, TOP_K, ids[0]));
-        KVCL_TRY(kvcl_ep_dispatch(m->ep, x, ids[0], TOKENS, TOP_K, &batch));
-        compute(m, layer, &batch);
-        if (die && (layer == 1)) {
-            atomic_store(&shared->killed_ns, now_ns());
-            raise(SIGKILL);
-        }
-        KVCL_TRY(kvcl_ep_combine(m->ep, NULL, weights[0], out, lost, NULL));
-        for (t = 0; t < TOKENS; ++t) {
-            lacks[t] = lacks[t] || (lost[t] != 0.0f);
-            for (i = 0; i < HIDDEN; ++i) {
-                x[t][i] += out[t][i];
-            }
-        }
+        run_layer(m, step, layer, x, lacks, die && (layer == 1));
     }
     for (t = 0; t < TOKENS; ++t) {
         oracle(m->rank, step, t, right);
-        m->lacking += lacks[t];
-        m->wrong   += !lacks[t] && (memcmp(right, x[t], sizeof(right)) != 0);
+        if (!lacks[t] && (memcmp(right, x[t], sizeof(right)) != 0)) {
+            atomic_fetch_add(&m->shown->wrong, 1);
+        }
     }
-    m->tokens += TOKENS;
+    atomic_fetch_add(&m->shown->tokens, TOKENS);
+    atomic_store(&m->shown->steps, step);
 }
 
 /* ---- after a step ---- */
 
-/* All living ranks tell each other a number and which ranks live: the same for all afterwards, if nobody dies here.
- * Also a barrier. */
-static bool agree(model_t *m, uint64_t point)
+/* The ranks that all living ones have seen take part, and GO_ON where all are to: the same at all. Also a barrier. */
+static uint64_t agree(model_t *m, uint64_t flags)
 {
     const kvcl_ep_mask_t *mask = kvcl_ep_mask(m->ep);
-    uint8_t              mine[RANKS], theirs[RANKS][RANKS];
-    kvcl_req_h           in[RANKS], out[RANKS];
-    bool                 changed = false;
-    unsigned             r, i;
+    uint64_t             view  = 0;
+    unsigned char        members[RANKS_MAX];
+    kvcl_status_t        status;
+    unsigned             r;
+    int                  n;
 
-    for (r = 0; r < RANKS; ++r) {
-        mine[r] = (mask->active[r] != 0);
+    KVCL_TRY(kvcl_comm_active(m->world, members, (int)m->ranks, &view));
+    for (r = 0; r < m->ranks; ++r) {
+        flags |= ((mask->active[r] != 0) && (members[r] != 0)) ? UINT64_C(1) << r : 0;
     }
-    for (r = 0; r < RANKS; ++r) {
-        KVCL_TRY(kvcl_recv_bytes(m->world, (int)r, point, theirs[r], RANKS, NULL, &in[r]));
-        KVCL_TRY(kvcl_send_bytes(m->world, (int)r, point, mine, RANKS, NULL, &out[r]));
+    KVCL_TRY(kvcl_comm_get_failed(m->world, NULL, 0, &n));
+    KVCL_TRY(kvcl_comm_ack_failed(m->world, n, NULL));
+    status = kvcl_comm_agree(m->world, &flags, KVCL_WAIT_DEFAULT);
+    if (status != KVCL_ERR_RANK_FAILED) { /* agreed, and a rank has died since: the next step finds out */
+        KVCL_TRY(status);
     }
-    for (r = 0; r < RANKS; ++r) {
-        const bool lives = (kvcl_req_wait(in[r], KVCL_WAIT_FOREVER) == KVCL_OK);
-
-        (void)!kvcl_req_wait(out[r], KVCL_WAIT_FOREVER);
-        for (i = 0; i < RANKS; ++i) {
-            m->active[i] = (uint8_t)(m->active[i] && ((i == r) ? lives : (!lives || theirs[r][i])));
-        }
+    if ((flags & (UINT64_C(1) << m->rank)) == 0) {
+        fprintf(stderr, "rank %u was skipped by the others\n", m->rank);
+        exit(2);
     }
-    for (r = 0; r < RANKS; ++r) {
-        changed = changed || (m->active[r] != (m->params.active[r] != 0));
-    }
-    return changed;
+    atomic_store(&m->shown->view, kvcl_comm_view(m->world));
+    atomic_store(&m->shown->alive, (uint64_t)__builtin_popcountll(flags & ~GO_ON));
+    return flags;
 }
 
-/* Repair first; an engine computes a new placement in the background afterwards. */
-static size_t repair(model_t *m, uint64_t point)
+/* Repair first; an engine computes a new placement in the background afterwards. Again if one more dies meanwhile. */
+static void repair(model_t *m, uint64_t mask)
 {
-    static kvcl_ep_move_t moves[LAYERS * SLOTS];
-    static uint32_t       blocks[LAYERS * SLOTS];
-    static uint8_t        active[RANKS];
-    int32_t               repaired[LAYERS * SLOTS];
+    static kvcl_ep_move_t moves[LAYERS * SLOTS_MAX];
+    static uint32_t       blocks[LAYERS * SLOTS_MAX];
+    int32_t               repaired[LAYERS * SLOTS_MAX];
     size_t                n, missing, lost;
+    uint64_t              left = mask;
+    unsigned              r, tries = 0;
 
-    memcpy(active, m->active, sizeof(active));
-    m->params.active = active;
-    KVCL_TRY(kvcl_ep_repair(&m->params, m->placement, repaired, &lost, NULL));
-    KVCL_TRY(kvcl_ep_moves(&m->params, m->placement, repaired, moves, sizeof(moves[0]), LAYERS * SLOTS, &n, NULL));
-    KVCL_TRY(kvcl_ep_restore(&m->params, &m->weights, m->placement, moves, sizeof(moves[0]), n, blocks, &missing));
-    (void)agree(m, point); /* nobody reads slots any more */
+    m->params.flags = KVCL_EP_HOLES;
+    do {
+        mask = left;
+        for (r = 0; r < m->ranks; ++r) {
+            m->active[r] = (uint8_t)((mask >> r) & 1);
+        }
+        KVCL_TRY(kvcl_ep_repair(&m->params, m->placement, repaired, &lost, NULL));
+        KVCL_TRY(kvcl_ep_moves(&m->params, m->placement, repaired, moves, sizeof(moves[0]), LAYERS * SLOTS_MAX, &n,
+                               NULL));
+        if (kvcl_ep_restore(&m->params, &m->weights, m->placement, moves, sizeof(moves[0]), n, blocks, &missing) !=
+            KVCL_OK) {
+            fprintf(stderr, "rank %u: %s\n", m->rank, kvcl_last_error());
+        }
+        left = agree(m, (missing == 0) ? GO_ON : 0); /* nobody reads slots any more */
+    } while (((left & ~GO_ON) != mask) || (((left & GO_ON) == 0) && (++tries < 5)));
+    if ((left & GO_ON) == 0) {
+        fprintf(stderr, "rank %u: experts are lost for good\n", m->rank);
+        exit(1);
+    }
     KVCL_TRY(kvcl_ep_settle(&m->params, &m->weights, moves, sizeof(moves[0]), n, blocks));
     KVCL_TRY(kvcl_ep_activate(m->ep, ++m->number, &m->params, repaired));
     memcpy(m->placement, repaired, sizeof(repaired));
-    return lost;
+    m->mask = mask;
+    atomic_store(&m->shown->restored, lost);
+    atomic_store(&m->shown->restored_ns, now_ns());
 }
 
 /* ---- a rank ---- */
 
+static void fill(model_t *m)
+{
+    static float w[HIDDEN * HIDDEN];
+    uint32_t     spare = LAYERS * m->per, i, slots = m->params.slots;
+    char         name[40];
+    kvcl_req_h   req;
+
+    for (i = 0; i < LAYERS * EXPERTS; ++i) { /* sums of all, and one rank puts each into the store */
+        make_expert(w, i / EXPERTS, i % EXPERTS);
+        KVCL_TRY(kvcl_cache_write_block(m->cache, spare, w, BYTES));
+        KVCL_TRY(kvcl_ep_weights_sum(m->cache, spare, &m->sums[i]));
+        snprintf(name, sizeof(name), "moe: expert %u of layer %u", i % EXPERTS, i / EXPERTS);
+        kvcl_key_from_string(name, strlen(name), &m->keys[i]);
+        if (i % m->ranks == m->rank) {
+            must(kvcl_store_put(m->store, &m->keys[i], 1, m->cache, &spare, NULL, &req), &req);
+        }
+    }
+    for (i = 0; i < LAYERS * m->per; ++i) {
+        make_expert(w, i / m->per, (unsigned)m->placement[((i / m->per) * slots) + (m->rank * m->per) + (i % m->per)]);
+        KVCL_TRY(kvcl_cache_write_block(m->cache, i, w, BYTES));
+    }
+}
+
 static void load(model_t *m)
 {
-    static float        w[HIDDEN * HIDDEN];
-    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(BLOCKS, BYTES);
+    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(2 * LAYERS * m->per, BYTES);
     kvcl_store_params_t p      = KVCL_STORE_PARAMS_INIT;
     uint64_t            loads[LAYERS * EXPERTS];
-    kvcl_req_h          req;
-    uint32_t            spare = LAYERS * PER, i;
-    char                name[40];
+    uint32_t            i;
 
     KVCL_TRY(kvcl_cache_create(m->ctx, "experts", &layout, NULL, &m->cache));
     p.dram_bytes  = LAYERS * EXPERTS * BYTES;
@@ -279,20 +351,7 @@ static void load(model_t *m)
         loads[i] = 100 + ((i * 37) % 200);
     }
     KVCL_TRY(kvcl_ep_place(&m->params, loads, m->placement));
-    for (i = 0; i < LAYERS * EXPERTS; ++i) { /* sums of all, and one rank puts each into the store */
-        make_expert(w, i / EXPERTS, i % EXPERTS);
-        KVCL_TRY(kvcl_cache_write_block(m->cache, spare, w, BYTES));
-        KVCL_TRY(kvcl_ep_weights_sum(m->cache, spare, &m->sums[i]));
-        snprintf(name, sizeof(name), "moe: expert %u of layer %u", i % EXPERTS, i / EXPERTS);
-        kvcl_key_from_string(name, strlen(name), &m->keys[i]);
-        if (i % RANKS == m->rank) {
-            must(kvcl_store_put(m->store, &m->keys[i], 1, m->cache, &spare, NULL, &req), &req);
-        }
-    }
-    for (i = 0; i < LAYERS * PER; ++i) {
-        make_expert(w, i / PER, (unsigned)m->placement[((i / PER) * SLOTS) + (m->rank * PER) + (i % PER)]);
-        KVCL_TRY(kvcl_cache_write_block(m->cache, i, w, BYTES));
-    }
+    fill(m);
     m->weights.comm  = m->world;
     m->weights.cache = m->cache;
     m->weights.sums  = m->sums;
@@ -300,53 +359,57 @@ static void load(model_t *m)
     m->weights.keys  = m->keys;
 }
 
-static int live(unsigned rank, unsigned steps, shared_t *shared)
+static void begin(model_t *m)
 {
-    static const uint8_t  all[RANKS] = {1, 1, 1, 1};
-    model_t               m          = {.rank = rank, .params = KVCL_EP_PARAMS_INIT, .weights = KVCL_EP_WEIGHTS_INIT};
-    kvcl_ep_open_params_t p          = KVCL_EP_OPEN_PARAMS_INIT;
-    unsigned              i;
-    size_t                lost;
-    double                done_ms;
+    kvcl_ep_open_params_t p = KVCL_EP_OPEN_PARAMS_INIT;
 
-    KVCL_TRY(kvcl_init(NULL, &m.ctx));
-    KVCL_TRY(kvcl_comm_world(m.ctx, &m.world));
-    memcpy(m.active, all, sizeof(all));
-    m.params.layers    = LAYERS;
-    m.params.experts   = EXPERTS;
-    m.params.slots     = SLOTS;
-    m.params.ranks     = RANKS;
-    m.params.active    = all;
-    m.params.min_ranks = 1;
-    p.slots            = SLOTS;
-    p.max_tokens       = TOKENS;
-    p.top_k            = TOP_K;
-    p.hidden           = HIDDEN;
-    p.dtype            = KVCL_DTYPE_F32;
-    load(&m);
-    KVCL_TRY(kvcl_ep_open(m.world, &p, &m.ep));
-    KVCL_TRY(kvcl_ep_activate(m.ep, ++m.number, &m.params, m.placement));
-    for (i = 1; i <= steps; ++i) {
-        step(&m, i, (rank == VICTIM) && (i == (steps / 2)), shared);
-        if (!agree(&m, 3 * (uint64_t)i)) {
-            continue;
+    KVCL_TRY(kvcl_init(NULL, &m->ctx));
+    KVCL_TRY(kvcl_comm_world(m->ctx, &m->world));
+    memset(m->active, 1, m->ranks);
+    m->mask           = (UINT64_C(1) << m->ranks) - 1;
+    m->per            = ((3 * EXPERTS) + m->ranks - 1) / m->ranks;
+    m->params.layers  = LAYERS;
+    m->params.experts = EXPERTS;
+    m->params.slots   = m->per * m->ranks;
+    m->params.ranks   = m->ranks;
+    m->params.active  = m->active;
+    p.slots           = m->params.slots;
+    p.max_tokens      = TOKENS;
+    p.top_k           = TOP_K;
+    p.hidden          = HIDDEN;
+    p.dtype           = KVCL_DTYPE_F32;
+    load(m);
+    KVCL_TRY(kvcl_ep_open(m->world, &p, &m->ep));
+    KVCL_TRY(kvcl_ep_activate(m->ep, ++m->number, &m->params, m->placement));
+}
+
+static int live(unsigned rank, const plan_t *plan, shared_t *shared)
+{
+    model_t  m    = {.rank = rank, .ranks = plan->ranks, .shared = shared, .shown = &shared->ranks[rank],
+                     .params = KVCL_EP_PARAMS_INIT, .weights = KVCL_EP_WEIGHTS_INIT};
+    uint64_t end_ns, seen;
+    unsigned i;
+
+    begin(&m);
+    (void)agree(&m, 0);
+    end_ns = now_ns() + (plan->seconds * UINT64_C(1000000000));
+    seen   = GO_ON;
+    for (i = 1; ((seen & GO_ON) != 0) && ((plan->steps == 0) || (i <= plan->steps)); ++i) {
+        step(&m, i, ((int)rank == plan->kill) && (i == plan->steps / 2));
+        seen = agree(&m, ((plan->seconds == 0) || (now_ns() < end_ns)) ? GO_ON : 0);
+        if ((seen & ~GO_ON) != m.mask) {
+            repair(&m, seen & ~GO_ON);
         }
-        done_ms = (double)(now_ns() - atomic_load(&shared->killed_ns)) / 1e6;
-        lost    = repair(&m, (3 * (uint64_t)i) + 1);
-        printf("rank %u: step %u ended %.1f ms after the kill; %zu experts restored and activated after %.1f ms\n",
-               rank, i, done_ms, lost, (double)(now_ns() - atomic_load(&shared->killed_ns)) / 1e6);
     }
-    printf("rank %u: %u tokens in %u steps, %u lacked an expert, wrong %u\n", rank, m.tokens, steps, m.lacking,
-           m.wrong);
-    (void)agree(&m, 1); /* nobody leaves before the others are done */
+    (void)agree(&m, 0); /* nobody leaves before the others are done */
     kvcl_ep_close(m.ep);
     kvcl_store_close(m.store);
     kvcl_cache_destroy(m.cache);
     kvcl_finalize(m.ctx);
-    return (m.wrong == 0) ? 0 : 1;
+    return (atomic_load(&m.shown->wrong) == 0) ? 0 : 1;
 }
 
-/* ---- starting: a launcher would do this ---- */
+/* ---- starting, which a launcher would do, and watching ---- */
 
 static int free_port(void)
 {
@@ -362,37 +425,157 @@ static int free_port(void)
     return port;
 }
 
+static pid_t start(unsigned rank, const plan_t *plan, shared_t *shared)
+{
+    char        text[16];
+    const pid_t pid = fork();
+    int         status;
+
+    if (pid != 0) {
+        return pid;
+    }
+    snprintf(text, sizeof(text), "%u", rank);
+    setenv("KVCL_RANK", text, 1);
+    status = live(rank, plan, shared);
+    fflush(stdout);
+    _exit(status);
+}
+
+/* A line of what all ranks have done since the one before it. */
+static void print_line(const shared_t *shared, unsigned ranks)
+{
+    static uint64_t tokens, lost;
+    uint64_t        all = 0, lacking = 0, wrong = 0;
+    const shown_t   *first = &shared->ranks[0];
+    unsigned        r;
+
+    for (r = 0; r < ranks; ++r) {
+        all     += atomic_load(&shared->ranks[r].tokens);
+        lacking += atomic_load(&shared->ranks[r].lost_ppm);
+        wrong   += atomic_load(&shared->ranks[r].wrong);
+        first    = (atomic_load(&shared->ranks[r].steps) > atomic_load(&first->steps)) ? &shared->ranks[r] : first;
+    }
+    printf("step %6llu  view %llu  alive %llu of %u  %6llu tokens/s  lost %.4f of a token's weight  wrong %llu\n",
+           (unsigned long long)atomic_load(&first->steps), (unsigned long long)atomic_load(&first->view),
+           (unsigned long long)atomic_load(&first->alive), ranks, (unsigned long long)(all - tokens),
+           (all > tokens) ? (double)(lacking - lost) / 1e6 / (double)(all - tokens) : 0.0, (unsigned long long)wrong);
+    fflush(stdout);
+    tokens = all;
+    lost   = lacking;
+}
+
+/* What the death of a rank has cost the slowest of the others. */
+static void print_kill(const shared_t *shared, const plan_t *plan)
+{
+    const uint64_t killed = atomic_load(&shared->killed_ns);
+    uint64_t       next = 0, restored = 0, tokens = 0, wrong = 0, lacking = 0;
+    unsigned       r;
+
+    for (r = 0; r < plan->ranks; ++r) {
+        const shown_t *shown = &shared->ranks[r];
+
+        next     = (atomic_load(&shown->next_ns) > next) ? atomic_load(&shown->next_ns) : next;
+        restored = (atomic_load(&shown->restored_ns) > restored) ? atomic_load(&shown->restored_ns) : restored;
+        tokens  += atomic_load(&shown->tokens);
+        lacking += atomic_load(&shown->lost_ppm);
+        wrong   += atomic_load(&shown->wrong);
+    }
+    if (killed != 0) {
+        printf("rank %d was killed in a step: the next dispatch and combine of all others ended %.1f ms later, %llu "
+               "experts were restored and active after %.1f ms\n", plan->kill, (double)(next - killed) / 1e6,
+               (unsigned long long)atomic_load(&shared->ranks[(plan->kill == 0) ? 1 : 0].restored),
+               (double)(restored - killed) / 1e6);
+    }
+    printf("%llu tokens, the weight of %.2f was lost, wrong %llu\n", (unsigned long long)tokens, (double)lacking / 1e6,
+           (unsigned long long)wrong);
+}
+
+/* Ranks that are killed are no failure; ranks that end otherwise are. */
+static int watch(const pid_t *pids, const plan_t *plan, const shared_t *shared)
+{
+    const struct timespec nap = {0, 20000000};
+    uint64_t              line_ns = now_ns();
+    unsigned              left = plan->ranks, bad = 0, r;
+    pid_t                 pid;
+    int                   status;
+
+    while (left > 0) {
+        pid = waitpid(-1, &status, WNOHANG);
+        if (pid > 0) {
+            for (r = 0; (r < plan->ranks) && (pids[r] != pid); ++r) {
+            }
+            left -= 1;
+            bad  += WIFSIGNALED(status) ? (WTERMSIG(status) != SIGKILL) : (WEXITSTATUS(status) != 0);
+            if (WIFSIGNALED(status) && (plan->kill < 0)) {
+                printf("rank %u, pid %d, was killed\n", r, (int)pid);
+            }
+            continue;
+        }
+        nanosleep(&nap, NULL);
+        if ((plan->steps == 0) && (now_ns() - line_ns >= UINT64_C(1000000000))) {
+            line_ns += UINT64_C(1000000000);
+            print_line(shared, plan->ranks);
+        }
+    }
+    return (int)bad;
+}
+
+/* @return whether the arguments are understood. */
+static bool parse(int argc, char **argv, plan_t *plan)
+{
+    int i;
+
+    for (i = 1; i + 1 < argc; i += 2) {
+        const long n = strtol(argv[i + 1], NULL, 10);
+
+        if ((strcmp(argv[i], "--ranks") == 0) && (n >= 2) && (n <= RANKS_MAX)) {
+            plan->ranks = (unsigned)n;
+        } else if ((strcmp(argv[i], "--steps") == 0) && (n >= 4)) {
+            plan->steps = (unsigned)n;
+        } else if ((strcmp(argv[i], "--seconds") == 0) && (n >= 1)) {
+            plan->seconds = (unsigned)n;
+        } else if ((strcmp(argv[i], "--kill") == 0) && (n >= 0) && (n < RANKS_MAX)) {
+            plan->kill = (int)n;
+        } else {
+            return false;
+        }
+    }
+    if (argc == 1) {
+        *plan = (plan_t){4, 60, 0, 2};
+    }
+    if ((plan->kill >= 0) && (plan->steps == 0)) {
+        plan->steps = 60;
+    }
+    return (i == argc) && (plan->kill < (int)plan->ranks);
+}
+
 int main(int argc, char **argv)
 {
     shared_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    unsigned steps   = (argc > 1) ? (unsigned)strtoul(argv[1], NULL, 0) : 60, r;
-    int      status, bad = 0;
+    plan_t   plan    = {4, 0, 0, -1};
     char     text[64];
-    pid_t    pids[RANKS], pid;
+    pid_t    pids[RANKS_MAX];
+    unsigned r;
+    int      bad;
 
-    if (steps < 4) {
-        fprintf(stderr, "usage: moe [STEPS], at least 4\n");
+    if ((shared == MAP_FAILED) || !parse(argc, argv, &plan)) {
+        fprintf(stderr, "usage: moe [--ranks 2..%d] [--seconds N] [--steps N, at least 4] [--kill RANK]\n", RANKS_MAX);
         return 2;
     }
-    setenv("KVCL_KEEPALIVE", "20ms", 0);
+    setenv("KVCL_VIEWS", "yes", 1);
     snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
     setenv("KVCL_RENDEZVOUS", text, 1);
-    snprintf(text, sizeof(text), "%d", RANKS);
+    snprintf(text, sizeof(text), "%u", plan.ranks);
     setenv("KVCL_SIZE", text, 1);
-    for (r = 0; r < RANKS; ++r) {
-        pids[r] = fork();
-        if (pids[r] == 0) {
-            snprintf(text, sizeof(text), "%u", r);
-            setenv("KVCL_RANK", text, 1);
-            status = live(r, steps, shared);
+    for (r = 0; r < plan.ranks; ++r) {
+        pids[r] = start(r, &plan, shared);
+        if (plan.steps == 0) {
+            printf("rank %u: pid %d\n", r, (int)pids[r]);
             fflush(stdout);
-            _exit(status);
         }
     }
-    for (r = 0; r < RANKS; ++r) {
-        pid  = wait(&status);
-        bad += ((pid == pids[VICTIM]) ? !WIFSIGNALED(status) : (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)));
-    }
+    bad = watch(pids, &plan, shared);
+    print_kill(shared, &plan);
     printf("%s\n", (bad == 0) ? "all ranks that lived were right" : "FAILED");
     return (bad == 0) ? 0 : 1;
 }
