@@ -10,8 +10,8 @@
  * Alone it is a test: 4 ranks, 60 steps, rank 2 is killed. Exit status 0: no output was wrong.
  *
  * The order of a serving engine: choose experts (its router), kvcl_ep_choose (their slots), kvcl_ep_dispatch, compute,
- * kvcl_ep_combine, for each layer. After each step the ranks agree who took part in it (kvcl_comm_agree). When a rank is
- * gone they repair the placement, restore what is lost, and activate the new map. Until then tokens go to the copies
+ * kvcl_ep_combine, for each layer. After each step the ranks agree who took part in it (kvcl_comm_agree). When a rank
+ * is gone they repair the placement, restore what is lost, and activate the new map. Until then tokens go to the copies
  * that live, or lack a weight, which is counted.
  */
 #include <kvcl/kvcl.h>

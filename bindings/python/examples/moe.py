@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A toy mixture-of-experts model on some ranks, any of which may be killed (contrib/examples/moe.c is the same in C).
 
-    python3 moe.py --ranks 4               prints the ranks' processes, and a line a second: step, view, alive, lost, wrong
-    kill -9 PID                            in another terminal: the lines go on
+    python3 moe.py --ranks 4    prints the ranks' processes, and a line a second: step, view, alive, lost, wrong
+    kill -9 PID                 in another terminal: the lines go on
 
 The others go on in the same layer without the dead rank, restore its experts from a store, and compare each output of a
 token that lost nothing with that of the model in one process, bit by bit. --seconds N ends it; --kill RANK kills one
