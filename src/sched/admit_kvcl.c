@@ -8,7 +8,7 @@
  *   3. Worth against price. Worth = weight x (seconds of its whole prefill)^gamma; cost = the seconds of prefill that
  *      it takes, and the decode room: its share of the tokens of KV, times the seconds that it holds them for an output
  *      of quantile q. Under overload only those pass whose worth / cost is above a price. The price rises while the
- *      queues are longer than `full` of the mean deadline; while they are shorter, it refuses nobody.
+ *      queues are longer than `full` mean deadlines; while they are shorter, it refuses nobody.
  *
  * A prediction without an error bound refuses nobody. After the prefill nobody is refused: it would be wasted. Pure.
  */
@@ -160,7 +160,7 @@ static void admit(kvcl_job_t *job, const double *arg, bool late)
 const kvcl_policy_t kvcl_policy_admit_kvcl = {
     .name   = "kvcl",
     .kind   = KVCL_POLICY_ADMIT,
-    .desc   = "who can make it, and is worth its price under overload; q=0.9 of output lengths, full=0.7, gamma=0.5",
+    .desc   = "who can make it, and is worth its price under overload; q=0.9 of output lengths, full=8, gamma=0.5",
     .source = "KVCL; bid prices: arXiv 2607.03948, quantiles: arXiv 2604.00499",
-    .keys   = {{"q", 0.9, 0, 1}, {"full", 0.7, 0.01, 1e6}, {"gamma", 0.5, 0, 1}},
+    .keys   = {{"q", 0.9, 0, 1}, {"full", 8, 0.01, 1e6}, {"gamma", 0.5, 0, 1}},
     .admit  = admit};

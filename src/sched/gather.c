@@ -205,8 +205,8 @@ static uint32_t hidden_blocks(const kvcl_cand_t *cand, double fetch, double t, u
     return (fetch + t > cand->queue_s) ? (uint32_t)(((cand->queue_s - fetch) / t * blocks) + 1e-6) : blocks;
 }
 
-void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand, const kvcl_prices_t *prices,
-                       kvcl_reach_t *reach)
+void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand,
+                       const kvcl_prices_t *prices, kvcl_reach_t *reach)
 {
     const kvcl_sched_inst_t *inst      = kvcl_job_inst(job, cand);
     const double            bandwidth = kvcl_times_bandwidth(job, inst);

@@ -69,7 +69,10 @@ static void place(kvcl_job_t *job, const double *arg)
 const kvcl_policy_t kvcl_policy_place_kvcl = {
     .name   = "kvcl",
     .kind   = KVCL_POLICY_PREFILL,
-    .desc   = "the least max(queue, fetch) + prefill; prices: work=0.3, senders' load price=0.25, pools room=8; holders=4",
+    .desc   = "the least max(queue, fetch) + prefill; work=0.3, price=0.25 of senders, room=8 in pools; holders=4",
     .source = "KVCL, contrib/doc/scheduling",
-    .keys   = {{"work", 0.3, 0, 100}, {"price", 0.25, 0, 1e6}, {"room", 8, 0, 1e6}, {"holders", 4, 1, KVCL_GATHER_HOLDERS}},
+    .keys   = {{"work", 0.3, 0, 100},
+               {"price", 0.25, 0, 1e6},
+               {"room", 8, 0, 1e6},
+               {"holders", 4, 1, KVCL_GATHER_HOLDERS}},
     .place  = place};

@@ -148,7 +148,7 @@ START_TEST(under_overload_the_dear_are_refused_and_later_nobody)
     scene_t scene;
     int     i, refused = 0;
 
-    scene_open(&scene, "prefill=local,admit=kvcl", 2);
+    scene_open(&scene, "prefill=local,admit=kvcl:full=0.7", 2);
     scene.req.ttft_s = 10;
     scene_hold(&scene, 0, 0, 0);
     for (i = 0; i < 400; ++i) {
