@@ -38,7 +38,9 @@ typedef struct restore {
     kvcl_key_t              *keys;
     kvcl_status_t           *statuses;
     size_t                  *order; /* the job of each entry */
-    kvcl_req_h              *reqs;  /* [ranks + 1] */
+    uint64_t                *sums;  /* of each entry, where its request has summed */
+    kvcl_ep_sums_t          *asked; /* [ranks + 1], as reqs */
+    kvcl_req_h              *reqs;  /* [ranks + 1]: the store's, then each rank's */
     size_t                  used;
     bool                    *gone;  /* [ranks]: failed, or silent for a whole try: not asked again */
 } restore_t;
@@ -69,10 +71,11 @@ static int64_t rank_of(const restore_t *s, const job_t *job)
 }
 
 /* Ask one source for all jobs of this pass that are for it. */
-static void ask(restore_t *s, int64_t rank, kvcl_req_h *req)
+static void ask(restore_t *s, int64_t rank)
 {
     const kvcl_ep_restore_t *r     = s->r;
     const size_t            first  = s->used;
+    kvcl_req_h              *req   = &s->reqs[rank + 1];
     kvcl_xfer_params_t      p      = KVCL_XFER_PARAMS_INIT;
     kvcl_status_t           status = KVCL_OK;
     kvcl_sel_t              remote, local;
@@ -96,8 +99,9 @@ static void ask(restore_t *s, int64_t rank, kvcl_req_h *req)
     if (s->used == first) {
         return;
     }
-    p.timeout_ns = kvcl_deadline_left(s->deadline_ns);
-    p.timeout_ns = (p.timeout_ns < r->w.try_ns) ? p.timeout_ns + 1 : r->w.try_ns;
+    s->asked[rank + 1] = (kvcl_ep_sums_t){.sums = s->sums + first};
+    p.timeout_ns       = kvcl_deadline_left(s->deadline_ns);
+    p.timeout_ns       = (p.timeout_ns < r->w.try_ns) ? p.timeout_ns + 1 : r->w.try_ns;
     if (rank < 0) {
         status = kvcl_store_get(r->w.store, s->keys + first, s->used - first, r->w.cache, s->local + first,
                                 s->statuses + first, &p, req);
@@ -105,7 +109,7 @@ static void ask(restore_t *s, int64_t rank, kvcl_req_h *req)
         remote   = kvcl_sel_of(s->remote + first, s->used - first);
         local    = kvcl_sel_of(s->local + first, s->used - first);
         p.status = s->statuses + first;
-        status   = kvcl_get(r->w.comm, (int)rank, r->w.cache, &remote, &local, &p, req);
+        status   = kvcl_ep_fetch(r->w.comm, (int)rank, r->w.cache, &remote, &local, &p, &s->asked[rank + 1], req);
     }
     if (status != KVCL_OK) {
         *req = NULL; /* the entries say that nothing came */
@@ -117,9 +121,9 @@ static void judge(restore_t *s, size_t entry)
 {
     job_t         *job   = &s->jobs[s->order[entry]];
     kvcl_status_t status = s->statuses[entry];
-    uint64_t      sum    = 0;
+    uint64_t      sum    = s->sums[entry];
 
-    if (status == KVCL_OK) {
+    if ((status == KVCL_OK) && !s->asked[rank_of(s, job) + 1].summed) {
         status = kvcl_ep_weights_sum(s->r->w.cache, job->block, &sum);
     }
     if ((status == KVCL_OK) && (sum == sum_of(s, job))) {
@@ -151,7 +155,7 @@ static void pass(restore_t *s)
     s->used = 0;
     for (rank = -1; rank < (int64_t)ranks; ++rank) {
         s->reqs[rank + 1] = NULL;
-        ask(s, rank, &s->reqs[rank + 1]);
+        ask(s, rank);
     }
     for (i = 0; i <= ranks; ++i) {
         if (s->reqs[i] != NULL) {
@@ -201,10 +205,12 @@ static kvcl_status_t make(restore_t *s, size_t n)
     s->keys     = calloc(n + 1, sizeof(*s->keys));
     s->statuses = calloc(n + 1, sizeof(*s->statuses));
     s->order    = calloc(n + 1, sizeof(*s->order));
+    s->sums     = calloc(n + 1, sizeof(*s->sums));
+    s->asked    = calloc((size_t)s->r->shape.ranks + 1, sizeof(*s->asked));
     s->reqs     = calloc((size_t)s->r->shape.ranks + 1, sizeof(*s->reqs));
     s->gone     = calloc(s->r->shape.ranks, sizeof(*s->gone));
     if ((s->jobs == NULL) || (s->remote == NULL) || (s->local == NULL) || (s->keys == NULL) || (s->statuses == NULL) ||
-        (s->order == NULL) || (s->reqs == NULL) || (s->gone == NULL)) {
+        (s->order == NULL) || (s->sums == NULL) || (s->asked == NULL) || (s->reqs == NULL) || (s->gone == NULL)) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ep_restore: no memory for %zu moves", n);
     }
     return KVCL_OK;
@@ -218,6 +224,8 @@ static void fini(restore_t *s)
     free(s->keys);
     free(s->statuses);
     free(s->order);
+    free(s->sums);
+    free(s->asked);
     free(s->reqs);
     free(s->gone);
 }

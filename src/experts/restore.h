@@ -6,6 +6,7 @@
 
 #include "ep/ep_sources.h"
 #include <kvcl/kvcl_ep_restore.h>
+#include <kvcl/kvcl_xfer.h>
 
 #include <stdbool.h>
 
@@ -29,5 +30,16 @@ static inline bool kvcl_ep_restore_is_mine(const kvcl_ep_restore_t *r, const kvc
 {
     return (move->destination / r->shape.per_rank) == r->self;
 }
+
+/* fetch.c: the sums of the blocks of a get. The caller's, until the request has ended. */
+typedef struct kvcl_ep_sums {
+    uint64_t *sums;  /* room for one a block: kvcl_ep_weights_sum() of it */
+    bool     summed; /* when the request has ended well: they are there; otherwise the caller sums */
+} kvcl_ep_sums_t;
+
+/** kvcl_get(), with sums. */
+kvcl_status_t kvcl_ep_fetch(kvcl_comm_h comm, int rank, kvcl_cache_h cache, const kvcl_sel_t *remote,
+                            const kvcl_sel_t *local, const kvcl_xfer_params_t *params, kvcl_ep_sums_t *sums,
+                            kvcl_req_h *req_p) KVCL_MUST_CHECK;
 
 #endif

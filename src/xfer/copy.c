@@ -6,7 +6,7 @@
 #include "xfer/copy.h"
 #include "xfer/xfer.h"
 
-enum { SLICE_BYTES = 512 * 1024, LONG_SLICE_BYTES = 8 << 20, WOVEN_BLOCKS = 4 };
+enum { SLICE_BYTES = 512 * 1024, LONG_SLICE_BYTES = 8 << 20, WOVEN_BLOCKS = 4, WOVEN_BYTES = 16 << 20 };
 
 static kvcl_list_t *jobs(kvcl_context_h ctx, bool background)
 {
@@ -73,7 +73,7 @@ bool kvcl_copy_can_sum(const kvcl_runs_t *runs)
 
 size_t kvcl_copy_slice_blocks(uint64_t block)
 {
-    if (block > LONG_SLICE_BYTES / WOVEN_BLOCKS) {
+    if (block > WOVEN_BYTES / WOVEN_BLOCKS) {
         return 1;
     }
     return (block > SLICE_BYTES / WOVEN_BLOCKS) ? WOVEN_BLOCKS

@@ -34,6 +34,7 @@ done
 for path in shm tcp; do
   check "restoring over $path" env KVCL_PATH=$path KVCL_NET=lo "$tests/ep_restore"
 done
+check "restoring, with sums of the copying pass" env KVCL_PATH=shm KVCL_INLINE_COPY=0 "$tests/ep_restore"
 if [ "$ring" = night ]; then
   check "2 ranks" "$tests/ep_step" 2
   check "6 ranks" "$tests/ep_step" 6
