@@ -62,6 +62,8 @@ typedef struct world {
 extern world_t sim;
 
 unsigned sim_below(uint64_t n);
+/** The process's own clock, in ns. */
+uint64_t sim_clock(const proc_t *p);
 
 /** A job of n ranks, whose links do not fail yet. drift: of clocks, per mille at most. */
 void sim_begin(uint64_t seed, unsigned n, unsigned drift, const kvcl_views_times_t *times);

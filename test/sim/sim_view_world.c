@@ -43,7 +43,7 @@ void sim_broken(const char *invariant, const proc_t *p, const char *what)
     sim.failed = true;
 }
 
-static uint64_t clock_of(const proc_t *p)
+uint64_t sim_clock(const proc_t *p)
 {
     return p->offset + (sim.now / 1000 * p->rate);
 }
@@ -84,7 +84,7 @@ static uint32_t owned(proc_t *p)
 {
     static kvcl_view_t next;
 
-    if (p->paused || !sim_is_member(p) || !kvcl_views_has_lease(&p->views, clock_of(p))) {
+    if (p->paused || !sim_is_member(p) || !kvcl_views_has_lease(&p->views, sim_clock(p))) {
         return 0;
     }
     if (p->homes_id != p->views.view.id) {
@@ -130,7 +130,7 @@ static void check_new_view(const proc_t *p)
         const proc_t *q = &sim.procs[i];
 
         if (sim_is_member(q) && !q->paused && !kvcl_view_has(&p->views.view, q->slot, q->incarnation) &&
-            (q->views.view.number < p->views.view.number) && kvcl_views_has_lease(&q->views, clock_of(q))) {
+            (q->views.view.number < p->views.view.number) && kvcl_views_has_lease(&q->views, sim_clock(q))) {
             sim_broken("NoLeaseLeft", p, "a rank that its view excludes has a lease");
         }
     }
@@ -314,7 +314,7 @@ static void start(uint32_t slot, const kvcl_view_t *view, uint64_t incarnation)
     if (view != NULL) {
         p->members = view->members;
     }
-    kvcl_views_init(&p->views, slot, incarnation, view, &sim.times, &ops, p, clock_of(p));
+    kvcl_views_init(&p->views, slot, incarnation, view, &sim.times, &ops, p, sim_clock(p));
 }
 
 void sim_join(uint32_t slot)
@@ -348,12 +348,12 @@ void sim_pause(proc_t *p, uint64_t ms)
 void sim_leave(proc_t *p, uint32_t slot)
 {
     kvcl_rankset_add(&sim.asked, slot);
-    kvcl_views_leave(&p->views, slot, clock_of(p));
+    kvcl_views_leave(&p->views, slot, sim_clock(p));
 }
 
 void sim_warm(proc_t *p, bool warm)
 {
-    kvcl_views_warm(&p->views, warm, clock_of(p));
+    kvcl_views_warm(&p->views, warm, sim_clock(p));
 }
 
 void sim_release(void)
@@ -383,7 +383,7 @@ void sim_heal(void)
 static void remember(const proc_t *p)
 {
     seen_view = p->views.view.number;
-    had_lease = kvcl_views_has_lease(&p->views, clock_of(p));
+    had_lease = kvcl_views_has_lease(&p->views, sim_clock(p));
 }
 
 /* A process that joins asks a member whom it knows, again and again. */
@@ -396,7 +396,7 @@ static void ask_to_join(proc_t *p)
         p->joins_at = sim.now + 200 * MS;
         if (sim_is_member(q) && !q->paused) {
             remember(q);
-            kvcl_views_join(&q->views, p->slot, p->incarnation, clock_of(q));
+            kvcl_views_join(&q->views, p->slot, p->incarnation, sim_clock(q));
             check(q);
         }
     }
@@ -414,9 +414,9 @@ static void deliver(unsigned at)
     if (!p->dead) {
         remember(p);
         if (l->proof != 0) {
-            kvcl_views_proven(&p->views, l->msg.from, l->proof, clock_of(p));
+            kvcl_views_proven(&p->views, l->msg.from, l->proof, sim_clock(p));
         } else {
-            kvcl_views_take(&p->views, &l->msg, clock_of(p));
+            kvcl_views_take(&p->views, &l->msg, sim_clock(p));
         }
         check(p);
     }
@@ -433,7 +433,7 @@ static void tick(proc_t *p)
     if (sim_lives(p) && !p->paused) {
         ask_to_join(p);
         remember(p);
-        kvcl_views_tick(&p->views, clock_of(p));
+        kvcl_views_tick(&p->views, sim_clock(p));
         check(p);
     }
 }

@@ -1,0 +1,115 @@
+/*
+ * Views and the directory together, in one thread: processes decide who is a member (the world of sim_view.h), and what
+ * is listed follows their views. Types and functions that the files of sim_store share.
+ *
+ * Real: the machine of src/view; tables, homes, maps and moving shards (dir/home.h, dir/moves.h), as they ship.
+ * Modelled: what store/home/follow_views.c and pool/rehome.c do with them, owners (a slot names one key for ever), puts
+ * of two copies, removals and gets. Messages of the directory are not lost, since a session repeats them: across a cut
+ * they wait. A receiver drops those of processes that are not in its view or have failed, as the core does.
+ */
+#ifndef KVCL_TEST_SIM_STORE_H
+#define KVCL_TEST_SIM_STORE_H
+
+#include "sim_view.h"
+
+#include "dir/home.h"
+#include "dir/moves.h"
+
+enum { KEYS = 96, CELLS = 1024, MAILS = 4096, FAULTS_MS = 5000, END_MS = 13000, RETRY_MS = 20, GIVE_UP_MS = 4000 };
+
+typedef enum {
+    BREAK_NOTHING,
+    BREAK_NO_LEASE,        /* a rank owns, lists and removes without a lease */
+    BREAK_BEFORE_COMMIT,   /* the map follows a change that is accepted, not committed */
+    BREAK_STALE_SENDER,    /* messages of excluded processes are taken */
+    BREAK_NO_WALK,         /* blocks are not listed at new homes */
+    BREAK_ASK_NEW,         /* keys are looked up at new homes at once */
+    BREAK_END
+} break_t;
+
+typedef enum { MAIL_DIR, MAIL_DIR_REPLY, MAIL_REMOVE, MAIL_REMOVE_REPLY, MAIL_LOOKUP, MAIL_LOOKUP_REPLY, MAIL_FETCH,
+               MAIL_FETCH_REPLY, MAIL_COPY, MAIL_COPY_REPLY, MAIL_WITHDRAW, MAIL_MOVED } kind_t;
+
+typedef struct mail {
+    uint64_t       at; /* 0: unused */
+    unsigned       from, to;
+    kind_t         kind;
+    uint64_t       id;   /* the operation's; MOVED: of the set */
+    unsigned       key, step;
+    kvcl_status_t  status;
+    kvcl_dir_loc_t loc;
+    unsigned       n;
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+} mail_t;
+
+typedef enum { OP_NONE, OP_LIST, OP_REMOVE, OP_GET, OP_COPY } op_kind_t;
+
+/* An operation of a process: at most one of each kind for a key. */
+typedef struct op {
+    op_kind_t      kind;
+    uint64_t       id, retry_at, end_at;
+    unsigned       key;
+    uint32_t       acked;   /* bits: slots that have answered, in this map */
+    uint64_t       map_id;
+    bool           then_copy;      /* LIST, of a put: the copy is next */
+    unsigned       reply_to;       /* LIST, of a copy: the putter, plus 1 */
+    uint64_t       reply_id;
+    bool           sure;           /* GET: it must be found */
+    bool           fetching;
+    unsigned       at, n;          /* GET: the location that is tried */
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+} op_t;
+
+enum { OPS = 24 };
+
+typedef struct part {
+    bool              begun, moving, listed, switched, fresh; /* fresh: it joined, and has not seen all settle yet */
+    uint64_t          view_id;
+    kvcl_moves_rank_t ranks[SLOTS];
+    kvcl_moves_t      moves;
+    uint16_t          incs[SLOTS];
+    kvcl_shard_map_t  map, old;
+    kvcl_home_t       home;
+    kvcl_dir_table_t  table;
+    uint8_t           held[KEYS];  /* the slot, plus 1, of the block of this key */
+    unsigned          key_of[KEYS]; /* by slot */
+    unsigned          n_slots;
+    unsigned          walk;
+    uint64_t          tick_at;
+    op_t              ops[OPS];
+    _Alignas(64) uint8_t mem[KVCL_DIR_HEADER_BYTES + CELLS * KVCL_DIR_ENTRY_BYTES];
+} part_t;
+
+typedef enum { KEY_NEW, KEY_BUSY, KEY_ACKED, KEY_REMOVED, KEY_UNSURE } key_state_t;
+
+extern part_t      parts[PROCS];
+extern mail_t      mails[MAILS];
+extern kvcl_key_t  keys[KEYS];
+extern key_state_t states[KEYS];
+extern uint64_t    n_acked, n_removed, n_got, n_moved;
+extern unsigned    n_lost; /* processes that were killed or excluded */
+extern break_t     broken;
+
+/* sim_store_part.c: maps, homes, and what is sent. */
+unsigned       index_of(const proc_t *p);
+bool           is_excluded(const proc_t *p);
+mail_t        *post(const proc_t *from, uint32_t slot, kind_t kind);
+void           answer(const proc_t *p, const mail_t *mail, kind_t kind, kvcl_status_t status);
+void           say(proc_t *p, kvcl_moves_step_t step);
+void           go_on(proc_t *p);
+void           follow(proc_t *p);
+/** Who is asked for a key: its home, or another one if that has failed. */
+uint32_t       asked(const proc_t *p, const part_t *part, const kvcl_key_t *key);
+void           check_owners(void);
+kvcl_dir_loc_t loc_of(const proc_t *p, unsigned key);
+kvcl_status_t  list_here(const proc_t *p, unsigned key, const kvcl_dir_loc_t *loc);
+kvcl_status_t  remove_here(const proc_t *p, unsigned key);
+unsigned       look_up(const proc_t *p, unsigned key, kvcl_dir_loc_t *locs);
+
+/* sim_store_ops.c: operations, and what comes in. */
+void run_op(proc_t *p, op_t *op);
+void walk(proc_t *p);
+void client(proc_t *p);
+void deliver(mail_t *mail);
+
+#endif

@@ -1,0 +1,369 @@
+/*
+ * Operations of sim_store.h: listing (by puts, copies and walks), removals and gets; and the delivery of messages.
+ */
+#include "config.h"
+
+#include "sim_store.h"
+
+#include <string.h>
+
+static uint64_t next_id;
+
+static op_t *op_new(proc_t *p, op_kind_t kind, unsigned key)
+{
+    part_t   *part = &parts[index_of(p)];
+    unsigned i;
+
+    for (i = 0; (i < OPS) && (part->ops[i].kind != OP_NONE); ++i) {
+    }
+    if (i == OPS) {
+        return NULL;
+    }
+    part->ops[i] = (op_t){.kind = kind, .id = ++next_id, .key = key, .end_at = sim.now + (GIVE_UP_MS * MS)};
+    return &part->ops[i];
+}
+
+static op_t *op_find(proc_t *p, uint64_t id)
+{
+    part_t   *part = &parts[index_of(p)];
+    unsigned i;
+
+    for (i = 0; i < OPS; ++i) {
+        if ((part->ops[i].kind != OP_NONE) && (part->ops[i].id == id)) {
+            return &part->ops[i];
+        }
+    }
+    return NULL;
+}
+
+static bool hold(proc_t *p, unsigned key)
+{
+    part_t *part = &parts[index_of(p)];
+
+    if ((part->held[key] == 0) && (part->n_slots < KEYS)) {
+        part->key_of[part->n_slots] = key;
+        part->held[key]             = (uint8_t)++part->n_slots;
+    }
+    return part->held[key] != 0;
+}
+
+static void end_op(proc_t *p, op_t *op)
+{
+    uint32_t slot;
+    mail_t   *mail;
+    op_t     *copy;
+
+    if ((op->kind == OP_LIST) && op->then_copy) {
+        slot = sim_below(SLOTS);
+        copy = op_new(p, OP_COPY, op->key);
+        while ((parts[index_of(p)].incs[slot] == 0) || (slot == p->slot)) {
+            slot = (slot + 1) % SLOTS;
+            if (slot == p->slot) {
+                break; /* alone: no put counts */
+            }
+        }
+        if ((copy != NULL) && (slot != p->slot)) {
+            mail      = post(p, slot, MAIL_COPY);
+            mail->id  = copy->id;
+            mail->key = op->key;
+        }
+    } else if ((op->kind == OP_LIST) && (op->reply_to != 0)) {
+        mail     = post(p, sim.procs[op->reply_to - 1].slot, MAIL_COPY_REPLY);
+        mail->id = op->reply_id;
+    } else if (op->kind == OP_REMOVE) {
+        states[op->key] = KEY_REMOVED;
+        n_removed      += 1;
+    }
+    op->kind = OP_NONE;
+}
+
+/* A message to each home that has not answered yet. */
+static void send_change(proc_t *p, op_t *op)
+{
+    part_t        *part = &parts[index_of(p)];
+    uint32_t      homes[KVCL_MOVES_HOMES];
+    bool          all = true;
+    kvcl_status_t status;
+    mail_t        *mail;
+    unsigned      i;
+
+    if ((op->kind == OP_LIST) && (part->held[op->key] == 0)) {
+        op->kind = OP_NONE; /* it was removed meanwhile */
+        return;
+    }
+    if (op->map_id != part->moves.id) {
+        op->map_id = part->moves.id;
+        op->acked  = 0;
+    }
+    kvcl_moves_homes(&part->map, part->moving ? &part->old : &part->map, &keys[op->key], true, homes);
+    for (i = 0; i < KVCL_MOVES_HOMES; ++i) {
+        if ((homes[i] == KVCL_SHARD_NO_RANK) || ((op->acked >> homes[i]) & 1)) {
+            continue;
+        }
+        if (homes[i] == p->slot) {
+            kvcl_dir_loc_t loc = loc_of(p, op->key);
+            status = (op->kind == OP_LIST) ? list_here(p, op->key, &loc) : remove_here(p, op->key);
+            op->acked |= (status == KVCL_OK) ? UINT32_C(1) << homes[i] : 0;
+            all = all && (status == KVCL_OK);
+            continue;
+        }
+        all       = false;
+        mail      = post(p, homes[i], (op->kind == OP_LIST) ? MAIL_DIR : MAIL_REMOVE);
+        mail->id  = op->id;
+        mail->key = op->key;
+        mail->loc = loc_of(p, op->key);
+    }
+    if (all) {
+        end_op(p, op);
+    }
+}
+
+static void got(proc_t *p, op_t *op, bool found)
+{
+    n_got += found ? 1 : 0;
+    if (!found && op->sure && (states[op->key] == KEY_ACKED) && (n_lost < 2) && !is_excluded(p)) {
+        sim_broken("Found", p, "a key that was acknowledged is absent");
+    }
+    op->kind = OP_NONE;
+}
+
+static void fetch_next(proc_t *p, op_t *op)
+{
+    mail_t *mail;
+
+    for (; op->at < op->n; ++op->at) {
+        if (op->locs[op->at].rank == p->slot) {
+            got(p, op, true);
+            return;
+        }
+        if (!kvcl_rankset_has(&p->failed, op->locs[op->at].rank)) {
+            mail      = post(p, op->locs[op->at].rank, MAIL_FETCH);
+            mail->id  = op->id;
+            mail->key = op->key;
+            mail->loc = op->locs[op->at];
+            return;
+        }
+    }
+    got(p, op, false);
+}
+
+static void send_get(proc_t *p, op_t *op)
+{
+    part_t   *part = &parts[index_of(p)];
+    uint32_t home;
+    mail_t   *mail;
+
+    if (part->fresh) {
+        op->sure = false;
+    }
+    op->fetching = false;
+    home         = asked(p, part, &keys[op->key]);
+    if (home == p->slot) {
+        op->n = look_up(p, op->key, op->locs);
+        op->at = 0;
+        fetch_next(p, op);
+        return;
+    }
+    mail      = post(p, home, MAIL_LOOKUP);
+    mail->id  = op->id;
+    mail->key = op->key;
+}
+
+void run_op(proc_t *p, op_t *op)
+{
+    if (sim.now >= op->end_at) {
+        if ((op->kind != OP_GET) && (states[op->key] == KEY_BUSY)) {
+            states[op->key] = KEY_UNSURE;
+        }
+        op->kind = OP_NONE;
+        return;
+    }
+    if (sim.now < op->retry_at) {
+        return;
+    }
+    op->retry_at = sim.now + ((op->kind == OP_GET) ? 4 * RETRY_MS : RETRY_MS) * MS;
+    if ((op->kind == OP_LIST) || (op->kind == OP_REMOVE)) {
+        send_change(p, op);
+    } else if (op->kind == OP_GET) {
+        send_get(p, op);
+    }
+}
+
+/* The walk: a key a tick, by operations that list it at all of its homes. */
+void walk(proc_t *p)
+{
+    part_t   *part = &parts[index_of(p)];
+    op_t     *op;
+    unsigned i, left = 0;
+
+    if (!part->moving || part->listed) {
+        return;
+    }
+    for (; part->walk < KEYS; ++part->walk) {
+        if ((part->held[part->walk] != 0) && (broken != BREAK_NO_WALK)) {
+            op = op_new(p, OP_LIST, part->walk);
+            if (op == NULL) {
+                return;
+            }
+            op->end_at = UINT64_MAX;
+        }
+    }
+    for (i = 0; i < OPS; ++i) {
+        left += (part->ops[i].kind == OP_LIST) && (part->ops[i].end_at == UINT64_MAX);
+    }
+    if (left == 0) {
+        part->listed = true;
+        say(p, KVCL_MOVES_LISTED);
+        go_on(p);
+    }
+}
+
+void client(proc_t *p)
+{
+    part_t   *part = &parts[index_of(p)];
+    unsigned key   = sim_below(KEYS), what = sim_below(12);
+    op_t     *op   = NULL;
+
+    if (sim.now > (END_MS - GIVE_UP_MS - 1500) * MS) {
+        return;
+    }
+    if ((what == 0) && (sim_below(3) == 0) && (states[key] == KEY_NEW) && !part->fresh) {
+        op = op_new(p, OP_LIST, key);
+        if ((op != NULL) && hold(p, key)) {
+            op->then_copy = true;
+            states[key]   = KEY_BUSY;
+        }
+    } else if ((what == 1) && (sim_below(8) == 0) && (states[key] == KEY_ACKED) && !part->fresh) {
+        op = op_new(p, OP_REMOVE, key);
+        if (op != NULL) {
+            states[key] = KEY_BUSY;
+        }
+    } else if (what > 7) {
+        op = op_new(p, OP_GET, key);
+        if (op != NULL) {
+            op->sure = (states[key] == KEY_ACKED);
+        }
+    }
+}
+
+/* ---- deliveries ---- */
+
+static void take_answer(proc_t *p, const mail_t *mail)
+{
+    op_t *op = op_find(p, mail->id);
+
+    if (op == NULL) {
+        return;
+    }
+    if (mail->kind == MAIL_COPY_REPLY) {
+        if (states[op->key] == KEY_BUSY) {
+            states[op->key] = KEY_ACKED;
+            n_acked        += 1;
+        }
+        op->kind = OP_NONE;
+    } else if (mail->kind == MAIL_LOOKUP_REPLY) {
+        op->n  = mail->n;
+        op->at = 0;
+        memcpy(op->locs, mail->locs, sizeof(op->locs));
+        fetch_next(p, op);
+    } else if (mail->kind == MAIL_FETCH_REPLY) {
+        if ((mail->status == KVCL_OK) && (mail->step != op->key)) {
+            sim_broken("Right", p, "the block of another key");
+        }
+        if (mail->status == KVCL_OK) {
+            got(p, op, true);
+        } else {
+            ++op->at;
+            fetch_next(p, op);
+        }
+    } else if (mail->status == KVCL_OK) {
+        op->acked |= UINT32_C(1) << sim.procs[mail->from].slot;
+        op->retry_at = (op->map_id == parts[index_of(p)].moves.id) ? 0 : op->retry_at;
+    }
+}
+
+static void take_fetch(proc_t *p, const mail_t *mail)
+{
+    part_t *part = &parts[index_of(p)];
+    bool   is    = (mail->loc.slot < part->n_slots) &&
+                   (mail->loc.incarnation == (uint16_t)p->incarnation);
+    mail_t *back = post(p, sim.procs[mail->from].slot, MAIL_FETCH_REPLY);
+
+    is           = is && (part->held[part->key_of[mail->loc.slot]] == mail->loc.slot + 1);
+    back->id     = mail->id;
+    back->status = is ? KVCL_OK : KVCL_ERR_STALE;
+    back->step   = is ? part->key_of[mail->loc.slot] : 0;
+}
+
+static void take_mail(proc_t *p, const mail_t *mail)
+{
+    part_t *part = &parts[index_of(p)];
+    mail_t *back;
+    op_t   *op;
+
+    switch (mail->kind) {
+    case MAIL_DIR:
+        answer(p, mail, MAIL_DIR_REPLY, list_here(p, mail->key, &mail->loc));
+        break;
+    case MAIL_REMOVE:
+        answer(p, mail, MAIL_REMOVE_REPLY, remove_here(p, mail->key));
+        break;
+    case MAIL_LOOKUP:
+        back      = post(p, sim.procs[mail->from].slot, MAIL_LOOKUP_REPLY);
+        back->id  = mail->id;
+        back->key = mail->key;
+        back->n   = look_up(p, mail->key, back->locs);
+        break;
+    case MAIL_FETCH:
+        take_fetch(p, mail);
+        break;
+    case MAIL_COPY:
+        op = hold(p, mail->key) ? op_new(p, OP_LIST, mail->key) : NULL;
+        if (op != NULL) {
+            op->reply_to = mail->from + 1;
+            op->reply_id = mail->id;
+        }
+        break;
+    case MAIL_WITHDRAW:
+        if ((mail->loc.incarnation == (uint16_t)p->incarnation) && (part->held[mail->key] == mail->loc.slot + 1)) {
+            part->held[mail->key] = 0;
+        }
+        break;
+    case MAIL_MOVED:
+        kvcl_moves_say(&part->moves, sim.procs[mail->from].slot,
+                       mail->id, (kvcl_moves_step_t)mail->step);
+        go_on(p);
+        break;
+    default:
+        take_answer(p, mail);
+        break;
+    }
+}
+
+void deliver(mail_t *mail)
+{
+    mail_t       taken = *mail;
+    proc_t       *p    = &sim.procs[mail->to];
+    const proc_t *from = &sim.procs[mail->from];
+    bool         fits;
+
+    if (sim_lives(p) && (p->paused || (sim.cut[mail->from][mail->to] != 0))) {
+        mail->at = sim.now + (10 * MS);
+        return;
+    }
+    mail->at = 0;
+    follow(p);
+    if (!sim_is_member(p) || !parts[index_of(p)].begun) {
+        return;
+    }
+    fits = kvcl_view_has(&p->views.view, from->slot, from->incarnation) &&
+           (!kvcl_rankset_has(&p->failed, from->slot) || (taken.kind == MAIL_WITHDRAW));
+    if (!fits && (broken != BREAK_STALE_SENDER)) {
+        return;
+    }
+    if (!kvcl_view_has(&p->views.view, from->slot, from->incarnation) &&
+        ((taken.kind == MAIL_DIR) || (taken.kind == MAIL_REMOVE))) {
+        sim_broken("Fenced", p, "a message of a process that its view excludes is taken");
+    }
+    take_mail(p, &taken);
+}

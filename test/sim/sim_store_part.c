@@ -1,0 +1,298 @@
+/*
+ * A process's part of the directory in sim_store.h: its maps, its home, and the messages that it sends.
+ */
+#include "config.h"
+
+#include "sim_store.h"
+
+#include <string.h>
+
+unsigned index_of(const proc_t *p)
+{
+    return (unsigned)(p - sim.procs);
+}
+
+static bool has_lease(const proc_t *p)
+{
+    return (broken == BREAK_NO_LEASE) ? sim_lives(p) && (p->views.state == KVCL_VIEWS_MEMBER)
+                                      : kvcl_views_has_lease(&p->views, sim_clock(p));
+}
+
+bool is_excluded(const proc_t *p)
+{
+    unsigned i;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        const proc_t *q = &sim.procs[i];
+
+        if (sim_is_member(q) && (q->views.view.number > p->views.view.number) &&
+            !kvcl_view_has(&q->views.view, p->slot, p->incarnation)) {
+            return true;
+        }
+    }
+    return p->views.state == KVCL_VIEWS_OUT;
+}
+
+/* ---- messages ---- */
+
+mail_t *post(const proc_t *from, uint32_t slot, kind_t kind)
+{
+    static mail_t nowhere;
+    unsigned      to, i;
+
+    for (to = 0; to < sim.n_procs; ++to) { /* the process that this view has in the slot */
+        if (sim_lives(&sim.procs[to]) &&
+            kvcl_view_has(&from->views.view, slot, sim.procs[to].incarnation) && (sim.procs[to].slot == slot)) {
+            break;
+        }
+    }
+    for (i = 0; (i < MAILS) && (mails[i].at != 0); ++i) {
+    }
+    if ((to == sim.n_procs) || (i == MAILS)) {
+        return &nowhere;
+    }
+    memset(&mails[i], 0, sizeof(mails[i]));
+    mails[i].at   = sim.now + 50000 + sim_below(3 * MS);
+    mails[i].from = index_of(from);
+    mails[i].to   = to;
+    mails[i].kind = kind;
+    return &mails[i];
+}
+
+void answer(const proc_t *p, const mail_t *mail, kind_t kind, kvcl_status_t status)
+{
+    mail_t *back = post(p, sim.procs[mail->from].slot, kind);
+
+    back->id     = mail->id;
+    back->key    = mail->key;
+    back->status = status;
+}
+
+/* ---- maps ---- */
+
+static const kvcl_shard_map_t *old_of(const part_t *part)
+{
+    return part->moving ? &part->old : NULL;
+}
+
+static void adopt(part_t *part)
+{
+    kvcl_home_adopt(&part->home, &part->map, old_of(part), part->incs, SLOTS);
+}
+
+static bool is_foreign(void *arg, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
+{
+    return !kvcl_home_keeps(arg, key, loc);
+}
+
+static void settle(proc_t *p)
+{
+    part_t *part = &parts[index_of(p)];
+
+    part->moving = part->fresh = false;
+    adopt(part);
+    (void)kvcl_dir_table_remove_if(&part->table, is_foreign, &part->home);
+    n_moved += 1;
+}
+
+void say(proc_t *p, kvcl_moves_step_t step)
+{
+    part_t   *part = &parts[index_of(p)];
+    uint32_t slot;
+    mail_t   *mail;
+
+    kvcl_moves_say(&part->moves, p->slot, part->moves.id, step);
+    for (slot = 0; slot < SLOTS; ++slot) {
+        if ((slot != p->slot) && (part->incs[slot] != 0)) {
+            mail       = post(p, slot, MAIL_MOVED);
+            mail->id   = part->moves.id;
+            mail->step = step;
+        }
+    }
+}
+
+void go_on(proc_t *p)
+{
+    part_t *part = &parts[index_of(p)];
+
+    if (part->moving && part->listed && !part->switched && kvcl_moves_all(&part->moves, KVCL_MOVES_LISTED)) {
+        part->switched = true;
+        say(p, KVCL_MOVES_SWITCHED);
+    }
+    if (part->moving && part->switched && kvcl_moves_all(&part->moves, KVCL_MOVES_SWITCHED)) {
+        settle(p);
+    }
+}
+
+static void begin_part(proc_t *p)
+{
+    part_t *part = &parts[index_of(p)];
+
+    memset(part, 0, sizeof(*part));
+    part->moves.ranks   = part->ranks;
+    part->moves.n_ranks = SLOTS;
+    part->begun         = true;
+    part->fresh         = (p->views.view.number > 1);
+    if ((kvcl_dir_table_format(&part->table, part->mem, sizeof(part->mem)) != KVCL_OK) ||
+        (kvcl_home_init(&part->home, &part->table, p->slot, &part->map, part->incs, SLOTS) != KVCL_OK)) {
+        sim_broken("Internal", p, "no table");
+    }
+}
+
+/* The map of these members. */
+static void take_view(proc_t *p, const kvcl_view_t *view)
+{
+    part_t   *part  = &parts[index_of(p)];
+    bool     first  = !part->begun;
+    uint32_t ranks[SLOTS], n = 0, slot;
+
+    if (first) {
+        begin_part(p);
+    }
+    part->view_id = view->id;
+    if (!part->moving || part->switched) {
+        part->old = part->map;
+    }
+    for (slot = 0; slot < SLOTS; ++slot) {
+        uint16_t inc = kvcl_rankset_has(&view->members, slot) ? (uint16_t)view->incarnation[slot] : 0;
+
+        if ((part->incs[slot] != inc) && !first) {
+            kvcl_moves_drop(&part->old, slot);
+        }
+        part->incs[slot] = part->ranks[slot].incarnation = inc;
+        if (inc != 0) {
+            ranks[n++] = slot;
+        }
+    }
+    if (kvcl_shard_map_build(&part->map, 1, ranks, n) != KVCL_OK) {
+        sim_broken("Internal", p, "no map");
+    }
+    kvcl_moves_begin(&part->moves);
+    part->moving   = (view->number > 1);
+    part->listed   = part->switched = false;
+    part->walk     = 0;
+    if (first) { /* it has no block, and does not know the map before: it asks nobody until shards have moved */
+        part->old = part->map;
+    }
+    adopt(part);
+}
+
+void follow(proc_t *p)
+{
+    static kvcl_view_t        next;
+    part_t                    *part   = &parts[index_of(p)];
+    const kvcl_view_t         *view   = &p->views.view;
+    const kvcl_view_change_t  *change = kvcl_views_pending(&p->views);
+
+    if (!sim_is_member(p) || p->paused) {
+        return;
+    }
+    if ((broken == BREAK_BEFORE_COMMIT) && (change != NULL)) {
+        kvcl_view_apply(view, change, &next);
+        view = &next;
+    }
+    if (!part->begun || (part->view_id != view->id)) {
+        take_view(p, view);
+    }
+}
+
+/* Who is asked for a key: its home, or another one if that has failed. */
+uint32_t asked(const proc_t *p, const part_t *part, const kvcl_key_t *key)
+{
+    bool                   reads_old = part->moving && !part->switched && (broken != BREAK_ASK_NEW);
+    const kvcl_shard_map_t *map      = reads_old ? &part->old : &part->map;
+    uint32_t               home      = reads_old ? kvcl_moves_reader(&part->map, &part->old, key, true)
+                                                 : kvcl_shard_home(map, key);
+    uint32_t               backup    = kvcl_shard_backup(map, key);
+
+    return (kvcl_rankset_has(&p->failed, home) && (backup != KVCL_SHARD_NO_RANK)) ? backup : home;
+}
+
+/* lease: it has one now. */
+static bool owns(const proc_t *p, const kvcl_key_t *key)
+{
+    const part_t *part = &parts[index_of(p)];
+    bool         in_old = !part->fresh && (kvcl_moves_reader(&part->map, &part->old, key, true) == p->slot);
+    bool         in_new = (kvcl_shard_home(&part->map, key) == p->slot);
+
+    return part->moving ? in_old && (in_new || !part->switched) : in_new;
+}
+
+void check_owners(void)
+{
+    proc_t   *ready[PROCS], *owner;
+    unsigned n = 0, i, k;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        proc_t *p = &sim.procs[i];
+        if (sim_is_member(p) && !p->paused && parts[i].begun && has_lease(p)) {
+            ready[n++] = p;
+        }
+    }
+    for (k = 0; (n > 1) && (k < KEYS); ++k) {
+        owner = NULL;
+        for (i = 0; i < n; ++i) {
+            if (!owns(ready[i], &keys[k])) {
+                continue;
+            }
+            if (owner != NULL) {
+                sim_broken("OneOwner", ready[i], "another rank owns the same shard");
+            }
+            owner = ready[i];
+        }
+    }
+}
+
+/* ---- homes and holders ---- */
+
+kvcl_dir_loc_t loc_of(const proc_t *p, unsigned key)
+{
+    return (kvcl_dir_loc_t){.rank = (uint16_t)p->slot, .incarnation = (uint16_t)p->incarnation, .len = 1, .gen = 1,
+                            .slot = parts[index_of(p)].held[key] - 1u};
+}
+
+kvcl_status_t list_here(const proc_t *p, unsigned key, const kvcl_dir_loc_t *loc)
+{
+    part_t        *part  = &parts[index_of(p)];
+    kvcl_status_t status = kvcl_home_may_change(&part->home, &keys[key], !has_lease(p));
+    bool          lives  = (loc->rank < SLOTS) && (part->incs[loc->rank] == loc->incarnation);
+
+    return (status != KVCL_OK) ? status : lives ? kvcl_home_list(&part->home, &keys[key], loc) : KVCL_ERR_STALE;
+}
+
+kvcl_status_t remove_here(const proc_t *p, unsigned key)
+{
+    part_t         *part  = &parts[index_of(p)];
+    kvcl_status_t  status = kvcl_home_may_remove(&part->home, &keys[key], !has_lease(p), true);
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       n, i;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    n = kvcl_dir_table_find(&part->table, &keys[key], locs);
+    for (i = 0; i < n; ++i) {
+        (void)!kvcl_dir_table_remove(&part->table, &keys[key], &locs[i]);
+        if (locs[i].rank == p->slot) {
+            part->held[key] = (locs[i].incarnation == (uint16_t)p->incarnation) ? 0 : part->held[key];
+        } else {
+            mail_t *mail = post(p, locs[i].rank, MAIL_WITHDRAW);
+            mail->key    = key;
+            mail->loc    = locs[i];
+        }
+    }
+    return KVCL_OK;
+}
+
+unsigned look_up(const proc_t *p, unsigned key, kvcl_dir_loc_t *locs)
+{
+    const part_t *part = &parts[index_of(p)];
+    unsigned     n     = kvcl_dir_table_find(&part->table, &keys[key], locs), kept = 0, i;
+
+    for (i = 0; i < n; ++i) {
+        if (part->incs[locs[i].rank] == locs[i].incarnation) {
+            locs[kept++] = locs[i];
+        }
+    }
+    return kept;
+}
