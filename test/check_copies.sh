@@ -6,7 +6,7 @@
 set -eu
 : "${top_srcdir:?}"
 cd "$top_srcdir"
-without='src/(base|boot|dir|join|query|sched|tools|topo|weave|wire)/|bindings/python/kvcl/ext/oob\.c$'
+without='src/(base|boot|dir|door|enter|join|query|sched|tools|topo|weave|wire)/|bindings/python/kvcl/ext/oob\.c$'
 
 found=$(find src ucx_glue collectives bindings -name '*.[ch]' | LC_ALL=C sort | grep -vE "^($without)" | xargs awk '
   FNR == 1 { call = "" }

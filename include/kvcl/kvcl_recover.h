@@ -103,6 +103,14 @@ typedef struct kvcl_view_change_result {
 KVCL_API kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, uint64_t timeout_ns,
                                             kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
 
+/**
+ * Where processes may join the job through this rank: "host:port", for KVCL_JOIN, with its closing zero (after 0.0.0.0
+ * put a name of this host in its place). It serves while this rank lives. Any thread; does not block.
+ * @param [out] len_p  its bytes, also with cap too small.
+ * @return KVCL_OK, KVCL_ERR_NOT_FOUND (KVCL_JOIN_AT is not set), KVCL_ERR_TRUNCATED, KVCL_ERR_INVALID_PARAM.
+ */
+KVCL_API kvcl_status_t kvcl_join_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
+
 KVCL_END_DECLS
 
 #endif

@@ -33,8 +33,9 @@ typedef enum kvcl_event_type {
     KVCL_EVENT_VIEW        = 4, /* ranks: the members of a new view; who went was told before. The first one: once
                                  * the ranks have met, and a quorum answers */
     KVCL_EVENT_EXCLUDED    = 5, /* this rank was excluded, or has left: its operations end with KVCL_ERR_STALE */
-    KVCL_EVENT_DRAINED     = 6  /* ranks: live, and go by the VIEW that comes next: they were deactivated, or leave. At
+    KVCL_EVENT_DRAINED     = 6, /* ranks: live, and go by the VIEW that comes next: they were deactivated, or leave. At
                                  * the rank that leaves itself: what only it had, others have */
+    KVCL_EVENT_JOINED      = 8  /* ranks: processes have joined in these slots by the VIEW that comes next */
 } kvcl_event_type_t;
 
 typedef struct kvcl_event {

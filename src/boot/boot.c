@@ -18,6 +18,7 @@
 /* In the order in which "auto" tries them. */
 static const kvcl_boot_ops_t *const kinds[] = {
     &kvcl_boot_oob_ops,
+    &kvcl_boot_join_ops,
     &kvcl_boot_tcp_ops,
 #if KVCL_HAVE_PMIX
     &kvcl_boot_pmix_ops,
@@ -30,9 +31,9 @@ enum { KIND_COUNT = sizeof(kinds) / sizeof(kinds[0]) };
 const char *kvcl_boot_kinds(void)
 {
 #if KVCL_HAVE_PMIX
-    return "auto, pmix, tcp, self, oob";
+    return "auto, pmix, tcp, join, self, oob";
 #else
-    return "auto, tcp, self, oob (pmix is not built in)";
+    return "auto, tcp, join, self, oob (pmix is not built in)";
 #endif
 }
 
@@ -65,7 +66,7 @@ static kvcl_status_t pick_auto(const kvcl_boot_params_t *params, const kvcl_boot
 
 #if !KVCL_HAVE_PMIX
     /* Many ranks 0 of 1 would start instead of one job. */
-    if ((params->oob == NULL) && (params->rendezvous == NULL) &&
+    if ((params->oob == NULL) && (params->rendezvous == NULL) && (params->join == NULL) &&
         (kvcl_settings_getenv(NULL, "PMIX_NAMESPACE") != NULL)) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "started by a PMIx launcher, but this build has no PMIx: set "
                          "KVCL_RENDEZVOUS, or KVCL_BOOT=self for processes that do not belong together");

@@ -1,7 +1,7 @@
 /*
  * How the processes of a job meet: each learns its rank, the size, a job name and the job secret,
  * and gives one blob of bytes that every other rank can read. The contract that boot_pmix.c,
- * boot_tcp.c, boot_self.c and boot_oob.c implement, and the functions that core calls.
+ * boot_tcp.c, boot_join.c, boot_self.c and boot_oob.c implement, and the functions that core calls.
  *
  * Invariants: rank, size and job are final once open returned, the secret once exchange returned (under
  * PMIx it travels with rank 0's blob); size never changes. Exchange happens at most once per boot. Every
@@ -33,8 +33,10 @@ typedef struct kvcl_boot     kvcl_boot_t;
 typedef struct kvcl_boot_ops kvcl_boot_ops_t;
 
 typedef struct kvcl_boot_params {
-    const char            *which;       /* "auto" or NULL, "pmix", "tcp", "self", "oob" */
+    const char            *which;       /* "auto" or NULL, "pmix", "tcp", "join", "self", "oob" */
     const char            *rendezvous;  /* "tcp://host:port", NULL: none */
+    const char            *join;        /* "host:port,...": members of a running job; NULL: none */
+    uint32_t               wire_version; /* of this library's messages */
     int                    rank;        /* -1: assigned by the meeting (tcp) or by the launcher */
     int                    size;        /* 0: from the launcher; tcp needs it */
     const char            *secret_file; /* NULL: see secret.h */
@@ -57,6 +59,7 @@ struct kvcl_boot {
     uint8_t                *secret;    /* KVCL_SHA256_LEN bytes, the same on all ranks; boot.c's, until close */
     char                   job[KVCL_BOOT_JOB_MAX]; /* the same on all ranks; unlike other jobs' */
     uint64_t               timeout_ns;
+    const uint64_t         *join_times_ns; /* of the job that this process joins (join_wire.h); NULL: it does not */
     int                    exchanged; /* kept by boot.c */
 };
 
@@ -75,7 +78,8 @@ struct kvcl_boot_ops {
 };
 
 /**
- * Choose a kind and open it: params.which if it names one; the caller's callbacks if given; tcp if a
+ * Choose a kind and open it: params.which if it names one; the caller's callbacks if given; join if members
+ * of a running job are named; tcp if a
  * rendezvous is given; pmix if a PMIx launcher started the process; else self (rank 0 of 1).
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNSUPPORTED (kind not built), KVCL_ERR_TIMED_OUT,
  *         KVCL_ERR_UNREACHABLE, KVCL_ERR_AUTH, KVCL_ERR_VERSION, KVCL_ERR_EXISTS (rank taken),
@@ -109,6 +113,7 @@ const char *kvcl_boot_kinds(void);
 /* ------------------------------------------------------------- for the kinds' own files */
 
 extern const kvcl_boot_ops_t kvcl_boot_pmix_ops;
+extern const kvcl_boot_ops_t kvcl_boot_join_ops;
 extern const kvcl_boot_ops_t kvcl_boot_tcp_ops;
 extern const kvcl_boot_ops_t kvcl_boot_self_ops;
 extern const kvcl_boot_ops_t kvcl_boot_oob_ops;

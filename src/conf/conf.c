@@ -22,7 +22,7 @@ static const char *const wire_names[] = {"auto", "plain", "aead", "ucx", NULL};
 
 const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_BOOT", "auto", STRING, boot, 0, 0, NULL,
-        "how ranks meet: auto, pmix, tcp (a rendezvous address), oob (the program's own callbacks), self"),
+        "how ranks meet: auto, pmix, tcp (a rendezvous address), join (a running job), oob (the program's own callbacks), self"),
     ROW("KVCL_RENDEZVOUS", NULL, STRING, rendezvous, 0, 0, NULL,
         "tcp://host:port where the ranks of a job meet when no launcher started them"),
     ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "this rank, with KVCL_RENDEZVOUS; -1: in order of arrival"),
@@ -117,6 +117,14 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_SLOTS", "0", INT, slots, 0, 1024, NULL,
         "with KVCL_VIEWS: ranks of the world, of which those beyond the job's size are free for processes that join; "
         "0: the job's size; the same on all ranks"),
+    ROW("KVCL_JOIN", NULL, STRING, join, 0, 0, NULL,
+        "host:port[,host:port...], where members of a running job let processes join (KVCL_JOIN_AT): this process "
+        "joins that job, as rank KVCL_RANK or in a free slot; any of them may be gone"),
+    ROW("KVCL_JOIN_AT", NULL, STRING, join_at, 0, 0, NULL,
+        "with KVCL_VIEWS: host:port where processes that know the job's secret may join through this rank; rank r "
+        "listens at port + r; port 0: a free one (kvcl_join_address); default: nowhere"),
+    ROW("KVCL_JOIN_HOLD", "no", BOOL, join_hold, 0, 0, NULL,
+        "with KVCL_JOIN: stay quiet until a member calls kvcl_comm_activate"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");
@@ -185,6 +193,7 @@ kvcl_status_t kvcl_config_load(kvcl_config_t *config, const kvcl_init_params_t *
     if (status != KVCL_OK) {
         return status;
     }
+    config->views = config->views || (config->join != NULL); /* only a job with views can be joined */
     kvcl_log_set_level(level);
     (void)kvcl_settings_check_unknown(environ, tables);
     return KVCL_OK;

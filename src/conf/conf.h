@@ -55,11 +55,14 @@ typedef struct kvcl_config {
     uint64_t warm_ns;
     int      fence;   /* kvcl_fence_t: what becomes of a silent process of this host */
     int64_t  slots;
+    char     *join;
+    char     *join_at;
+    int      join_hold;
 } kvcl_config_t;
 
 typedef enum { KVCL_FENCE_NO, KVCL_FENCE_KILL } kvcl_fence_t;
 
-enum { KVCL_CONFIG_ROWS = 44 };
+enum { KVCL_CONFIG_ROWS = 47 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/structs.h"
-#include "wire/address.h"
 #include "weave/bulk.h"
 #include "core/comm.h"
 #include "handle/fork.h"
@@ -22,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { JOIN_TRIES = 32 };
 
 static kvcl_status_t process_uuid(uint8_t out[16])
 {
@@ -46,6 +47,8 @@ static kvcl_status_t open_boot(kvcl_context_h ctx, const kvcl_init_params_t *par
 
     boot.which       = ctx->config.boot;
     boot.rendezvous  = ctx->config.rendezvous;
+    boot.join        = ctx->config.join;
+    boot.wire_version = KVCL_WIRE_VERSION;
     boot.rank        = (int)ctx->config.rank;
     boot.size        = (int)ctx->config.size;
     boot.secret_file = ctx->config.secret_file;
@@ -264,20 +267,13 @@ static kvcl_status_t take_params(const kvcl_init_params_t *params, kvcl_init_par
     return status;
 }
 
-kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *ctx_p)
+/* again_p: it joins a job, in any slot, and another process has taken the one that it was given. */
+static kvcl_status_t make_context(const kvcl_init_params_t *params, kvcl_context_h *ctx_p, bool *again_p)
 {
-    kvcl_init_params_t params;
-    kvcl_status_t      status;
-    kvcl_context_h     ctx;
+    kvcl_context_h ctx;
+    kvcl_status_t  status = kvcl_fork_enter();
 
-    if (ctx_p == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: ctx_p is NULL");
-    }
-    status = take_params(user_params, &params);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    status = kvcl_fork_enter();
+    *again_p = false;
     if (status != KVCL_OK) {
         return status;
     }
@@ -292,15 +288,31 @@ kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *c
     kvcl_map_init(&ctx->comm_ids);
     kvcl_list_init(&ctx->comms);
     status = kvcl_engine_init(ctx);
-    if (status == KVCL_OK) {
-        status = open_all(ctx, &params);
-    }
+    status = (status == KVCL_OK) ? open_all(ctx, params) : status;
     if (status != KVCL_OK) {
+        *again_p = (status == KVCL_ERR_BUSY) && (ctx->config.rank < 0) && atomic_load(&ctx->slots.quiet);
         close_all(ctx);
         return status;
     }
     *ctx_p = ctx;
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_init(const kvcl_init_params_t *user_params, kvcl_context_h *ctx_p)
+{
+    kvcl_init_params_t params;
+    kvcl_status_t      status;
+    bool               again = true;
+    int                i; /* tries */
+
+    if (ctx_p == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: ctx_p is NULL");
+    }
+    status = take_params(user_params, &params);
+    for (i = 0; again && (i < JOIN_TRIES) && ((status == KVCL_OK) || (status == KVCL_ERR_BUSY)); ++i) {
+        status = make_context(&params, ctx_p, &again);
+    }
+    return status;
 }
 
 void kvcl_finalize(kvcl_context_h ctx)
@@ -315,22 +327,6 @@ void kvcl_finalize(kvcl_context_h ctx)
         return;
     }
     close_all(ctx);
-}
-
-kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p)
-{
-    kvcl_status_t status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_context_address");
-
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ( (len_p == NULL) || ((buf == NULL) && (cap != 0))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_address: NULL argument");
-    }
-    *len_p = kvcl_address_print(ctx->address, ctx->address_len, buf, cap);
-    return (*len_p <= cap) ? KVCL_OK
-                           : kvcl_fail(KVCL_ERR_TRUNCATED, "the address needs %zu bytes, there is room for %zu", *len_p,
-                                       cap);
 }
 
 size_t kvcl_context_frame(kvcl_context_h ctx, const kvcl_peer_t *peer)

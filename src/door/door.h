@@ -15,7 +15,7 @@
  * message carries the receiver's id (kvcl_comm_t.out_ids) and the sender's number there. Numbers are not used again. A
  * number that has left has no peer in comm->peers. Answers that nobody waits for any more are answered by LEAVE.
  *
- * A door may have a port (door_port.h): whoever connects there and proves the job's secret gets the context's address.
+ * A door may have a port (sock_port.h): whoever connects there and proves the job's secret gets the context's address.
  * Everything after that is a session between two contexts as any other (core/peer.h).
  */
 #ifndef KVCL_DOOR_DOOR_H
@@ -24,12 +24,15 @@
 #include "core/comm.h"
 #include "core/context.h"
 #include "door/door_asker.h"
-#include "door/door_port.h"
+#include "sock/sock_port.h"
 
 enum {
     KVCL_DOOR_RANKS    = 1 << 18, /* numbers of a door, ever */
     KVCL_DOOR_PER_PEER = 64       /* connections at a time */
 };
+
+/* The id of all doors' ports: nobody knows one's own before it connects. */
+extern const uint8_t kvcl_door_id[KVCL_SOCK_ID_LEN];
 
 enum { KVCL_DOOR_CALL = 1, KVCL_DOOR_ANSWER = 2, KVCL_DOOR_LEAVE = 3 };
 
@@ -53,7 +56,7 @@ typedef struct kvcl_door_conn {
 
 typedef struct kvcl_door_room {
     kvcl_comm_h      door;  /* NULL: the context does not listen */
-    kvcl_door_port_t *port; /* of the door, or of one that was closed: joined by the next listen, or with the room */
+    kvcl_sock_port_t *port; /* of the door, or of one that was closed: joined by the next listen, or with the room */
     kvcl_list_t      conns;
     kvcl_list_t      calling; /* connects in progress (door_connect.c) */
     kvcl_door_askers_t askers;

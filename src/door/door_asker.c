@@ -9,10 +9,15 @@
 #include "door/door.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "sock/sock_ask.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+const uint8_t kvcl_door_id[KVCL_SOCK_ID_LEN] = "kvcl door";
 
 void kvcl_door_askers_init(kvcl_door_askers_t *askers, kvcl_context_h ctx)
 {
@@ -43,6 +48,26 @@ static kvcl_door_question_t *take(kvcl_door_asker_t *asker)
     return question;
 }
 
+/* No lock held. */
+static kvcl_status_t ask(kvcl_door_question_t *question, const uint8_t *secret, int wake_fd)
+{
+    kvcl_sock_question_t asked = {.secret = secret, .id = kvcl_door_id, .deadline_ns = question->deadline_ns,
+                                  .wake_fd = wake_fd, .answer_max = sizeof(question->packed),
+                                  .refused_p = &question->refused};
+    kvcl_status_t        status;
+    void                 *address;
+
+    if (atomic_load(&question->dropped)) {
+        return kvcl_fail(KVCL_ERR_CANCELED, "canceled");
+    }
+    status = kvcl_sock_ask(&question->at, &asked, &address, &question->len);
+    if (status == KVCL_OK) {
+        memcpy(question->packed, address, question->len);
+        free(address);
+    }
+    return status;
+}
+
 static void *work(void *arg)
 {
     kvcl_door_asker_t    *asker = arg;
@@ -53,7 +78,7 @@ static void *work(void *arg)
     kvcl_lock(ctx);
     while ((question = take(asker)) != NULL) {
         kvcl_unlock(ctx);
-        status = kvcl_door_ask(question, ctx->secret, asker->wake_fd);
+        status = ask(question, ctx->secret, asker->wake_fd);
         kvcl_lock(ctx);
         question->asker = NULL;
         if (!question->dropped) {

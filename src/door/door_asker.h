@@ -1,5 +1,5 @@
 /*
- * Asking at host:port for a context's packed address, beside the caller (door_port.h is the other side).
+ * Asking at host:port for a context's packed address, beside the caller (sock_port.h is the other side).
  *
  * A question waits for one of KVCL_DOOR_ASKERS threads, which resolves the name, connects, proves the secret and reads
  * the address. A thread ends when no question is left; the next question starts one. The system's resolver cannot be
@@ -59,13 +59,5 @@ void kvcl_door_askers_fini(kvcl_door_askers_t *askers);
 kvcl_status_t kvcl_door_question_put(kvcl_door_askers_t *askers, kvcl_door_question_t *question) KVCL_MUST_CHECK;
 /** Lock held. answer() will not be called. */
 void kvcl_door_question_drop(struct kvcl_context *ctx, kvcl_door_question_t *question);
-
-/**
- * door_ask.c: the question's work. Blocks until its deadline, and for as long as the system's resolver takes for a
- * name; no lock held. Ends early, with KVCL_ERR_CANCELED, once wake_fd is readable.
- * @return KVCL_OK, KVCL_ERR_UNREACHABLE (no such host, nobody listens there), KVCL_ERR_AUTH, KVCL_ERR_VERSION,
- *         KVCL_ERR_STALE and KVCL_ERR_PROTOCOL (it is no door), KVCL_ERR_TIMED_OUT, KVCL_ERR_IO, KVCL_ERR_NO_MEMORY.
- */
-kvcl_status_t kvcl_door_ask(kvcl_door_question_t *question, const uint8_t *secret, int wake_fd) KVCL_MUST_CHECK;
 
 #endif

@@ -11,6 +11,7 @@
 #include <kvcl/kvcl_comm.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static kvcl_status_t has_a_door(void)
@@ -23,7 +24,7 @@ static kvcl_status_t has_a_door(void)
 static kvcl_status_t clear(kvcl_context_h ctx)
 {
     kvcl_door_room_t *room = kvcl_door_room_of(ctx);
-    kvcl_door_port_t *old  = NULL;
+    kvcl_sock_port_t *old  = NULL;
     bool             open;
 
     kvcl_lock(ctx);
@@ -33,11 +34,11 @@ static kvcl_status_t clear(kvcl_context_h ctx)
         room->port = NULL;
     }
     kvcl_unlock(ctx);
-    kvcl_door_port_close(old);
+    kvcl_sock_port_close(old);
     return open ? has_a_door() : KVCL_OK;
 }
 
-static kvcl_status_t publish(kvcl_comm_h door, kvcl_door_port_t *port)
+static kvcl_status_t publish(kvcl_comm_h door, kvcl_sock_port_t *port)
 {
     kvcl_door_room_t *room = kvcl_door_room_of(door->ctx);
     bool             free_to;
@@ -67,11 +68,27 @@ static kvcl_status_t tell(kvcl_context_h ctx, const char *where, char *buf, size
     return KVCL_OK;
 }
 
+/* In the port's thread: the context's packed address, which does not change. */
+static void *give_address(void *arg, const void *question, size_t *len_p)
+{
+    const struct kvcl_context *ctx = arg;
+    void                      *copy = malloc(ctx->address_len);
+
+    (void)question;
+    if (copy != NULL) {
+        memcpy(copy, ctx->address, ctx->address_len);
+        *len_p = ctx->address_len;
+    }
+    return copy;
+}
+
 kvcl_status_t kvcl_context_listen(kvcl_context_h ctx, const char *at, char *buf, size_t cap, size_t *len_p,
                                   kvcl_comm_h *door_p)
 {
-    char             where[KVCL_HOSTPORT_MAX] = "";
-    kvcl_door_port_t *port  = NULL;
+    char                    where[KVCL_HOSTPORT_MAX] = "";
+    kvcl_sock_port_params_t params = {.what = "kvcl_context_listen", .id = kvcl_door_id,
+                                      .answer = give_address, .arg = ctx};
+    kvcl_sock_port_t *port  = NULL;
     kvcl_comm_h      door   = NULL;
     kvcl_status_t    status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_context_listen");
 
@@ -87,12 +104,14 @@ kvcl_status_t kvcl_context_listen(kvcl_context_h ctx, const char *at, char *buf,
         return status;
     }
     if (at != NULL) {
-        status = kvcl_door_port_open(at, ctx->secret, ctx->address, ctx->address_len, where, &port);
+        params.at     = at;
+        params.secret = ctx->secret;
+        status        = kvcl_sock_port_open(&params, where, &port);
     }
     status = (status == KVCL_OK) ? tell(ctx, where, buf, cap, len_p) : status;
     status = (status == KVCL_OK) ? publish(door, port) : status;
     if (status != KVCL_OK) {
-        kvcl_door_port_close(port);
+        kvcl_sock_port_close(port);
         kvcl_comm_free(door);
         return status;
     }

@@ -195,7 +195,7 @@ static void comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
     }
     if (room->door == comm) {
         room->door = NULL;
-        kvcl_door_port_stop(room->port);
+        kvcl_sock_port_stop(room->port);
     }
 }
 
@@ -244,7 +244,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
     kvcl_door_room_t *room = state;
 
     (void)ctx;
-    kvcl_door_port_close(room->port);
+    kvcl_sock_port_close(room->port);
     kvcl_door_askers_fini(&room->askers);
     while (!kvcl_list_is_empty(&room->conns)) {
         forget(kvcl_list_head(&room->conns, kvcl_door_conn_t, link));

@@ -185,6 +185,11 @@ bool kvcl_ended_kill(const kvcl_ended_t *ended, uint32_t rank)
            (syscall(SYS_pidfd_send_signal, watch->pidfd, SIGKILL, NULL, 0) == 0);
 }
 
+void kvcl_ended_forget(kvcl_ended_t *ended, uint32_t rank)
+{
+    stop_watching(ended, &ended->watches[rank]);
+}
+
 int kvcl_ended_fd(const kvcl_ended_t *ended)
 {
     return ended->epfd;

@@ -30,6 +30,9 @@ bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]
  * of that process. Its end is then told by kvcl_ended_take(). */
 bool kvcl_ended_kill(const kvcl_ended_t *ended, uint32_t rank);
 
+/** Watches it no more. */
+void kvcl_ended_forget(kvcl_ended_t *ended, uint32_t rank);
+
 /** Polls readable when kvcl_ended_take() may have something to say. */
 int kvcl_ended_fd(const kvcl_ended_t *ended);
 

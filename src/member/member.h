@@ -16,6 +16,7 @@
 #ifndef KVCL_MEMBER_MEMBER_H
 #define KVCL_MEMBER_MEMBER_H
 
+#include "base/hostport.h"
 #include "core/context.h"
 #include "member/ended.h"
 #include "member/lease.h"
@@ -24,6 +25,7 @@
 #include <kvcl/kvcl_view.h>
 
 #include <pthread.h>
+#include <string.h>
 
 enum { KVCL_MEMBER_EVENTS = 1024 }; /* that wait for the user */
 #define KVCL_MEMBER_HOLD_NS (10 * UINT64_C(1000000000)) /* for which an excluded rank may be stopped, and be told */
@@ -38,7 +40,14 @@ typedef struct kvcl_member_rank {
     bool               suspected; /* counted in peer->suspicions */
     bool               near;      /* its end would be seen at its unix socket */
     bool               killed;    /* KVCL_FENCE */
-    uint64_t           held_ns;   /* excluded: until when its endpoint stays open; 0: it does not */
+    uint64_t           view;      /* the number of the last one that it has named */
+    uint64_t           watched;   /* the incarnation whose end is watched (ended.h); the thread's */
+    kvcl_peer_t        *held;     /* excluded: its endpoint stays open until held_ns; NULL: none does */
+    uint64_t           held_ns;
+    kvcl_peer_t        *next;     /* a process that joins in this slot (joins.h); NULL: none */
+    uint64_t           next_incarnation, next_ns; /* next_ns: when it has asked last */
+    uint32_t           next_flags;
+    uint64_t           reserved_ns; /* until when the slot is given to no other process */
 } kvcl_member_rank_t;
 
 typedef struct kvcl_member_room {
@@ -67,6 +76,7 @@ typedef struct kvcl_member_room {
     kvcl_views_t       views;
     kvcl_rankset_t     gone;     /* have ended; the machine does not know yet */
     kvcl_rankset_t     failed;   /* the machine says so; their peers have not failed yet */
+    uint32_t           parting;  /* the slot whose process is told of its exclusion; KVCL_SLOT_NONE */
     kvcl_rankset_t     joined;   /* by a view of which the communicators do not know yet */
     kvcl_view_t        heard_view; /* of the message that is read */
     uint8_t            bytes[KVCL_VIEW_MSG_MAX]; /* of the message that is sent */
@@ -76,6 +86,17 @@ typedef struct kvcl_member_room {
     uint32_t           told[KVCL_SLOTS_MAX]; /* slots that have failed, in the order in which this rank learnt it */
     kvcl_list_t        recovers;   /* recover.h */
     kvcl_revokes_t     revokes;    /* revoke.h */
+    /* joins.h */
+    struct kvcl_sock_port *port; /* NULL: nobody can join through this rank */
+    char               join_at[KVCL_HOSTPORT_MAX];
+    uint64_t           joins_refused;
+    uint64_t           who_ns;
+    uint32_t           asked_last;
+    /* joiner.c: this process joins */
+    bool               joining, hold, ready; /* ready: all members have welcomed it */
+    kvcl_status_t      refused;
+    uint64_t           ask_ns, members_view;
+    kvcl_rankset_t     members, welcome; /* who they are, as they say; who has welcomed it */
     /* member_events.c */
     kvcl_event_cb_t    cb;
     void               *cb_arg;
@@ -92,6 +113,18 @@ static inline kvcl_member_room_t *kvcl_member_room(kvcl_context_h ctx)
     return ctx->rooms[KVCL_ROOM_MEMBER];
 }
 
+/* Views name a process by the first bytes of its uuid. */
+static inline uint64_t kvcl_member_incarnation(const uint8_t uuid[16])
+{
+    uint64_t incarnation;
+
+    memcpy(&incarnation, uuid, sizeof(incarnation));
+    return (incarnation != 0) ? incarnation : 1;
+}
+
+/* joins.c: lock held. The slot's process is this peer; a session with it begins. */
+void kvcl_member_know(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer);
+
 /* member_thread.c: no lock held. */
 kvcl_status_t kvcl_member_thread_start(kvcl_member_room_t *room) KVCL_MUST_CHECK;
 void          kvcl_member_thread_stop(kvcl_member_room_t *room);
@@ -104,6 +137,8 @@ void kvcl_member_settle(kvcl_member_room_t *room);
 /* recover.c: lock held. A new view; what may have been lost is said again; comm NULL: all. */
 void kvcl_member_recover_views(kvcl_member_room_t *room);
 void kvcl_member_recover_again(kvcl_member_room_t *room);
+/* Another process has this slot: it has not failed. */
+void kvcl_member_recover_joined(kvcl_member_room_t *room, uint32_t slot);
 void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm);
 
 /* silent.c: lock held, with each tick. */

@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "core/bundle.h"
 #include "core/comm.h"
+#include "member/joins.h"
 #include "member/recover.h"
 #include "member/revoke.h"
+#include "sock/sock_port.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,8 @@
 static void send_message(void *arg, uint32_t to, const kvcl_view_msg_t *msg)
 {
     kvcl_member_room_t *room = arg;
-    kvcl_peer_t        *peer = (to < room->n) ? room->ranks[to].peer : NULL;
+    const kvcl_view_t  *view = (msg->type == KVCL_VIEW_COMMIT) ? msg->view : &room->views.view;
+    kvcl_peer_t        *peer = (to < room->n) ? kvcl_joins_peer(room, to, view) : NULL;
     kvcl_msg_t         out   = {.type = KVCL_MSG_VIEW, .op = room->me};
     size_t             len;
 
@@ -38,25 +41,30 @@ static void on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
                        size_t len)
 {
     kvcl_member_room_t *room = kvcl_member_room(ctx);
-    kvcl_member_rank_t *rank;
     kvcl_view_msg_t    in;
+    uint64_t           incarnation;
+    uint32_t           slot;
 
     (void)hdr_len;
     if ((room == NULL) || (msg->op >= room->n) || (room->ranks[msg->op].peer == NULL)) {
         return; /* views are off here, or the rank is not known yet */
     }
-    rank = &room->ranks[msg->op];
-    if (rank->peer != peer) {
-        kvcl_am_malformed(ctx, peer, "a message about views that names another rank as its sender");
+    slot        = (uint32_t)msg->op;
+    incarnation = kvcl_joins_incarnation(room, slot, peer);
+    if (incarnation == 0) { /* a process that has joined in a view that this rank does not know yet is not answered */
+        kvcl_log_debug("%s speaks for rank %u, whom this rank does not know as that", peer->name, (unsigned)slot);
         return;
     }
-    rank->met = true;
+    room->ranks[slot].met = room->ranks[slot].met || (room->ranks[slot].peer == peer);
     if ((len == 0) || !room->started) {
         return;
     }
-    if (kvcl_view_msg_unpack(data, len, (uint32_t)msg->op, rank->incarnation, &in, &room->heard_view) != KVCL_OK) {
+    if (kvcl_view_msg_unpack(data, len, slot, incarnation, &in, &room->heard_view) != KVCL_OK) {
         kvcl_am_malformed(ctx, peer, kvcl_last_error());
         return;
+    }
+    if ((room->ranks[slot].peer == peer) && (in.number > room->ranks[slot].view)) {
+        room->ranks[slot].view = in.number;
     }
     room->busy = true;
     kvcl_views_take(&room->views, &in, kvcl_now_ns());
@@ -111,6 +119,14 @@ static void take_event(void *arg, kvcl_views_event_t event, const kvcl_rankset_t
         note_failed(room, ranks);
     } else if (event == KVCL_VIEWS_EXCLUDED) {
         room->excluded = true;
+    } else if (event == KVCL_VIEWS_VIEW) {
+        kvcl_rankset_join(&room->joined, ranks);
+        if (room->joining && !room->begun) {
+            return; /* joiner.c tells of it */
+        }
+        if (!kvcl_rankset_is_empty(ranks)) {
+            kvcl_member_event(room, KVCL_EVENT_JOINED, ranks);
+        }
     }
     kvcl_member_event(room, types[event], (event == KVCL_VIEWS_VIEW) ? &room->views.view.members : ranks);
 }
@@ -136,11 +152,17 @@ static void part_with(kvcl_member_room_t *room, uint32_t slot, uint64_t now_ns)
 {
     kvcl_member_rank_t *rank = &room->ranks[slot];
 
+    room->parting = slot;
     kvcl_views_send_view(&room->views, slot, now_ns);
+    room->parting = KVCL_SLOT_NONE;
     kvcl_bundle_flush(rank->peer); /* a failed peer's bundle would not be sent */
     if (rank->peer->state != KVCL_PEER_FAILED) {
         kvcl_peer_fail(rank->peer, KVCL_ERR_RANK_FAILED);
         kvcl_list_del(&rank->peer->ended_link);
+        if (rank->held != NULL) { /* the slot's process before that */
+            kvcl_list_add_tail(&room->ctx->peers.ended, &rank->held->ended_link);
+        }
+        rank->held    = rank->peer;
         rank->held_ns = now_ns + KVCL_MEMBER_HOLD_NS;
     }
 }
@@ -184,29 +206,6 @@ static void fence(kvcl_member_room_t *room)
     }
 }
 
-/* The communicators and the other rooms learn of the view. */
-static void take_view(kvcl_member_room_t *room)
-{
-    bool           renewed[KVCL_SLOTS_MAX] = {false};
-    kvcl_rankset_t joined = room->joined;
-    kvcl_context_h ctx    = room->ctx;
-    uint32_t       slot;
-    unsigned       i;
-
-    memset(&room->joined, 0, sizeof(room->joined));
-    room->told_view = room->views.view.number;
-    KVCL_RANKSET_EACH(&joined, slot) {
-        renewed[slot] = true;
-        kvcl_rank_slot_come(ctx, (int)slot, room->ranks[slot].peer);
-    }
-    kvcl_rank_slots_view(ctx, room->views.view.incarnation, renewed);
-    for (i = 0; i < ctx->n_rooms; ++i) {
-        if (kvcl_rooms[i]->view != NULL) {
-            kvcl_rooms[i]->view(ctx, ctx->rooms[i], &room->views.view, &joined);
-        }
-    }
-}
-
 void kvcl_member_settle(kvcl_member_room_t *room)
 {
     uint64_t now_ns;
@@ -225,7 +224,7 @@ void kvcl_member_settle(kvcl_member_room_t *room)
         fence(room);
     }
     if (room->told_view != room->views.view.number) {
-        take_view(room);
+        kvcl_joins_take_view(room);
         kvcl_member_recover_views(room);
     }
     room->busy = false;
@@ -238,6 +237,13 @@ void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns)
     uint32_t slot;
 
     kvcl_assert_locked(room->ctx);
+    if (room->joining) {
+        kvcl_views_init(&room->views, room->me, room->ranks[room->me].incarnation, NULL, &room->times, &views_ops, room,
+                        now_ns);
+        room->started = true;
+        kvcl_views_warm(&room->views, room->warm, now_ns);
+        return;
+    }
     for (slot = 0; slot < room->n_first; ++slot) {
         incarnations[slot] = room->ranks[slot].incarnation;
     }
@@ -251,27 +257,12 @@ void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns)
 
 /* ---- the room ---- */
 
-static kvcl_status_t take_times(kvcl_member_room_t *room, const kvcl_config_t *config)
-{
-    kvcl_views_times_t times = KVCL_VIEWS_TIMES;
-    const char         *wrong;
-
-    times.detect = (kvcl_detect_times_t){config->beat_ns, config->suspect_ns, config->dead_ns, config->warm_ns};
-    times.lease_ns = config->lease_ns;
-    wrong          = kvcl_views_times_wrong(&times);
-    if (wrong != NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_BEAT, KVCL_SUSPECT, KVCL_DEAD, KVCL_LEASE, KVCL_WARM: %s",
-                         wrong);
-    }
-    room->times = times;
-    return KVCL_OK;
-}
-
 static void room_fini(kvcl_context_h ctx, void *state)
 {
     kvcl_member_room_t *room = state;
 
     if (room != NULL) {
+        kvcl_sock_port_close(room->port);
         kvcl_member_thread_stop(room);
         ctx->is_revoked = NULL;
         kvcl_member_recover_free(room, NULL);
@@ -307,9 +298,12 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     room->n       = n;
     room->n_first = (uint32_t)ctx->boot->size;
     room->me      = (uint32_t)ctx->boot->rank;
+    room->parting = KVCL_SLOT_NONE;
+    room->joining = (ctx->boot->join_times_ns != NULL);
+    room->hold    = room->joining && ctx->config.join_hold;
     room->wake_fd = room->event_fd = -1;
     kvcl_revoke_init(room);
-    status        = take_times(room, &ctx->config);
+    status        = kvcl_joiner_take_times(room, &ctx->config, ctx->boot->join_times_ns);
     status        = (status == KVCL_OK) ? kvcl_ended_open(ctx->uuid, n, &room->ended) : status;
     if (status != KVCL_OK) {
         room_fini(ctx, room);
@@ -321,8 +315,18 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 
 static kvcl_status_t room_start(kvcl_context_h ctx, void *state)
 {
-    (void)ctx;
-    return (state != NULL) ? kvcl_member_thread_start(state) : KVCL_OK;
+    kvcl_member_room_t *room = state;
+    kvcl_status_t      status;
+
+    if (room == NULL) {
+        return (ctx->config.join_at == NULL)
+                   ? KVCL_OK
+                   : kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_JOIN_AT: nobody can join a job without views: set "
+                               "KVCL_VIEWS=yes as well, on all ranks");
+    }
+    status = kvcl_joins_open(room);
+    status = (status == KVCL_OK) ? kvcl_member_thread_start(room) : status;
+    return ((status == KVCL_OK) && room->joining) ? kvcl_joiner_wait(room) : status;
 }
 
 /* A rank that has left has ended as a member. Of one whose endpoint failed nothing is proven by that. */
@@ -373,6 +377,7 @@ static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_VIEW, sizeof(kvcl_msg_t), on_message},
     {KVCL_MSG_AGREE, sizeof(kvcl_msg_agree_t), kvcl_recover_on_message},
     {KVCL_MSG_REVOKE, sizeof(kvcl_msg_revoke_t), kvcl_revoke_on_message},
+    {KVCL_MSG_JOIN, sizeof(kvcl_msg_join_t), kvcl_joins_on_message},
     {0, 0, NULL},
 };
 

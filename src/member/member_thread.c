@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "core/comm.h"
-#include "member/member.h"
+#include "member/joins.h"
 #include "wire/address.h"
 
 #include <errno.h>
@@ -24,76 +23,73 @@ enum { AGAIN_BEATS = 3 }; /* after which agreements are said again */
 
 /* ---- meeting ---- */
 
-static uint64_t incarnation_of(const uint8_t uuid[16])
-{
-    uint64_t incarnation;
-
-    memcpy(&incarnation, uuid, sizeof(incarnation));
-    return (incarnation != 0) ? incarnation : 1;
-}
-
-static void nothing(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
-{
-    (void)waiter;
-    (void)status; /* the peer's state is looked at with each tick */
-}
-
-/* Lock held. Everything that is known of the rank is there when its peer is. */
-static bool know(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer, kvcl_address_t *address)
-{
-    kvcl_member_rank_t *rank = &room->ranks[slot];
-
-    kvcl_assert_locked(room->ctx);
-    if (room->ctx->closing) { /* no session begins any more */
-        return false;
-    }
-    if (kvcl_address_unpack(peer->address, peer->address_len, address) != KVCL_OK) {
-        return false;
-    }
-    rank->incarnation = incarnation_of(peer->uuid);
-    rank->waiter.fn   = nothing;
-    rank->peer        = peer;
-    kvcl_list_init(&rank->waiter.link);
-    if (kvcl_peer_ready(peer, &rank->waiter) < 0) {
-        kvcl_log_warn("rank %u cannot be met: %s", (unsigned)slot, kvcl_last_error());
-    }
-    return true;
-}
-
-/* No lock held. */
-static bool find(kvcl_member_room_t *room, uint32_t slot, const uint8_t host[16])
+/* No lock held. KVCL_ERR_RANK_FAILED: nobody has the slot. */
+static kvcl_status_t find(kvcl_member_room_t *room, uint32_t slot)
 {
     kvcl_context_h ctx = room->ctx;
     kvcl_peer_t    *peer;
-    kvcl_address_t address;
-    bool           known;
+    kvcl_status_t  status;
+    const void     *address;
+    size_t         len;
 
-    if (kvcl_comm_peer(ctx->world, (int)slot, &peer) != KVCL_OK) {
-        return false;
+    pthread_mutex_lock(&ctx->boot_lock);
+    status = kvcl_rank_slot_address(ctx, (int)slot, &address, &len);
+    if (status == KVCL_OK) {
+        kvcl_lock(ctx);
+        status = ctx->closing ? kvcl_fail(KVCL_ERR_CANCELED, "the context is closed") /* no session begins any more */
+                              : kvcl_peer_by_address(ctx, address, len, &peer);
+        if (status == KVCL_OK) {
+            kvcl_member_know(room, slot, peer);
+        }
+        kvcl_unlock(ctx);
     }
-    kvcl_lock(ctx);
-    known = know(room, slot, peer, &address);
-    kvcl_unlock(ctx);
-    if (known && (memcmp(address.host, host, sizeof(address.host)) == 0)) {
-        room->ranks[slot].near = kvcl_ended_watch(room->ended, slot, address.uuid);
-    }
-    return known;
+    pthread_mutex_unlock(&ctx->boot_lock);
+    return status;
 }
 
+/* Those that were there at the start, or, where this process joins, those of which it was told. */
 static bool find_all(kvcl_member_room_t *room)
 {
-    uint8_t  host[16];
-    uint32_t slot;
+    kvcl_status_t status;
+    uint32_t      slot;
 
-    kvcl_host_id(host);
-    room->ranks[room->me].incarnation = incarnation_of(room->ctx->uuid);
+    room->ranks[room->me].incarnation = kvcl_member_incarnation(room->ctx->uuid);
     for (slot = 0; (slot < room->n_first) && !atomic_load(&room->stop); ++slot) {
-        if ((slot != room->me) && !find(room, slot, host)) {
+        status = (slot != room->me) ? find(room, slot) : KVCL_ERR_RANK_FAILED;
+        if (room->joining && (status == KVCL_OK)) {
+            kvcl_rankset_add(&room->members, slot);
+        } else if (!room->joining && (slot != room->me) && (status != KVCL_OK)) {
             kvcl_log_warn("rank %u is not found: this rank has no views: %s", (unsigned)slot, kvcl_last_error());
             return false;
         }
     }
     return true;
+}
+
+/* No lock held. The end of processes of this host is watched from when they are known on. */
+static void watch(kvcl_member_room_t *room)
+{
+    kvcl_address_t address;
+    uint8_t        host[16];
+    uint32_t       slot;
+    bool           anew;
+
+    kvcl_host_id(host);
+    for (slot = 0; slot < room->n; ++slot) {
+        kvcl_member_rank_t *rank = &room->ranks[slot];
+
+        kvcl_lock(room->ctx);
+        anew = (rank->peer != NULL) && (rank->watched != rank->incarnation) &&
+               (kvcl_address_unpack(rank->peer->address, rank->peer->address_len, &address) == KVCL_OK);
+        rank->watched = anew ? rank->incarnation : rank->watched;
+        kvcl_unlock(room->ctx);
+        if (anew) {
+            kvcl_ended_forget(room->ended, slot);
+        }
+        if (anew && (memcmp(address.host, host, sizeof(host)) == 0)) {
+            rank->near = kvcl_ended_watch(room->ended, slot, address.uuid);
+        }
+    }
 }
 
 /* Lock held. Each rank has answered, or will not. */
@@ -125,7 +121,7 @@ static void meet(kvcl_member_room_t *room, uint64_t now_ns)
     uint32_t    slot;
 
     kvcl_assert_locked(room->ctx);
-    if (have_met(room, now_ns)) {
+    if (room->joining || have_met(room, now_ns)) {
         kvcl_member_start_machine(room, now_ns);
         return;
     }
@@ -145,7 +141,7 @@ static void meet(kvcl_member_room_t *room, uint64_t now_ns)
 /* ---- ticks ---- */
 
 /* Lock held. */
-static void listen(kvcl_member_room_t *room, uint64_t now_ns)
+static void hear(kvcl_member_room_t *room, uint64_t now_ns)
 {
     kvcl_member_rank_t *rank;
     uint32_t           slot;
@@ -157,9 +153,9 @@ static void listen(kvcl_member_room_t *room, uint64_t now_ns)
             rank->messages = rank->peer->messages;
             kvcl_views_heard(&room->views, slot, now_ns);
         }
-        if ((rank->held_ns != 0) && (rank->ended || (now_ns >= rank->held_ns))) {
-            rank->held_ns = 0;
-            kvcl_list_add_tail(&room->ctx->peers.ended, &rank->peer->ended_link);
+        if ((rank->held != NULL) && ((rank->ended && (rank->held == rank->peer)) || (now_ns >= rank->held_ns))) {
+            kvcl_list_add_tail(&room->ctx->peers.ended, &rank->held->ended_link);
+            rank->held = NULL;
         }
     }
 }
@@ -168,7 +164,7 @@ static void listen(kvcl_member_room_t *room, uint64_t now_ns)
 static void begin(kvcl_member_room_t *room, uint64_t now_ns)
 {
     kvcl_assert_locked(room->ctx);
-    if (!room->begun && (room->views.view.number == 1) && kvcl_views_has_lease(&room->views, now_ns)) {
+    if (!room->begun && !room->joining && (room->views.view.number == 1) && kvcl_views_has_lease(&room->views, now_ns)) {
         kvcl_member_event(room, KVCL_EVENT_VIEW, &room->views.view.members);
         room->begun = true;
     }
@@ -188,19 +184,23 @@ static uint64_t tick(kvcl_member_room_t *room)
         rest_ns = KVCL_TICK_NS;
     }
     if (room->started) {
-        listen(room, now_ns);
+        hear(room, now_ns);
         room->busy = true;
         kvcl_views_tick(&room->views, now_ns);
         room->wanted_ns = (room->wanted_ns == 0) ? room->views.wanted_ns : room->wanted_ns;
         kvcl_member_heed_silence(room, now_ns);
         room->busy = false;
         begin(room, now_ns);
+        kvcl_joins_tick(room, now_ns);
+        kvcl_joiner_tick(room, now_ns);
         if (now_ns - room->again_ns >= AGAIN_BEATS * room->times.detect.beat_ns) {
             room->again_ns = now_ns;
             kvcl_member_recover_again(room);
         }
         kvcl_member_settle(room);
-        rest_ns = (kvcl_views_is_busy(&room->views) && (rest_ns > KVCL_TICK_NS)) ? KVCL_TICK_NS : rest_ns;
+        if ((kvcl_views_is_busy(&room->views) || (room->joining && !room->begun)) && (rest_ns > KVCL_TICK_NS)) {
+            rest_ns = KVCL_TICK_NS;
+        }
     }
     return now_ns + rest_ns;
 }
@@ -217,8 +217,10 @@ static void rest(kvcl_member_room_t *room, uint64_t until_ns)
     }
     while ((slot = kvcl_ended_take(room->ended)) != KVCL_ENDED_NONE) {
         kvcl_lock(room->ctx);
-        room->ranks[slot].ended = true;
-        kvcl_rankset_add(&room->gone, slot);
+        if (room->ranks[slot].watched == room->ranks[slot].incarnation) { /* not the slot's process before that */
+            room->ranks[slot].ended = true;
+            kvcl_rankset_add(&room->gone, slot);
+        }
         kvcl_unlock(room->ctx);
     }
 }
@@ -234,6 +236,7 @@ static void *run(void *arg)
         return NULL;
     }
     while (!atomic_load(&room->stop)) {
+        watch(room);
         kvcl_lock(room->ctx);
         over    = room->ctx->closing;
         next_ns = over ? KVCL_DEADLINE_NONE : tick(room);

@@ -30,9 +30,10 @@ static void take_decision(void *arg, uint64_t round, const kvcl_agree_value_t *v
 {
     kvcl_recover_t *recover = arg;
 
-    if (round == recover->awaited) {
+    if (recover->busy && ((round == recover->awaited) || (recover->awaited == 0))) {
         recover->value = *value;
-        recover->done  = true;
+        recover->done    = true;
+        recover->awaited = round; /* a rank that has joined learns it late */
         kvcl_engine_notify(recover->comm->ctx);
     }
 }
@@ -53,6 +54,9 @@ static kvcl_recover_t *make(kvcl_member_room_t *room, kvcl_comm_h comm)
     }
     recover->comm = comm;
     kvcl_agree_init(&recover->agree, room->me, &group, &agree_ops, recover);
+    if (room->joining && (comm == comm->ctx->world)) {
+        kvcl_agree_join(&recover->agree);
+    }
     if (room->started) {
         kvcl_agree_view(&recover->agree, room->views.view.number, &room->views.view.members);
     }
@@ -73,6 +77,18 @@ kvcl_recover_t *kvcl_recover_of(kvcl_member_room_t *room, kvcl_comm_h comm)
     return make(room, comm);
 }
 
+/* Is the failure that was told as number at among those that the user has acknowledged? */
+static bool has_acked(const kvcl_member_room_t *room, const kvcl_recover_t *recover, unsigned at)
+{
+    int      before = 0;
+    unsigned i;
+
+    for (i = 0; i < at; ++i) {
+        before += kvcl_rankset_has(&recover->agree.group, room->told[i]) ? 1 : 0;
+    }
+    return kvcl_rankset_has(&recover->agree.group, room->told[at]) && (before < recover->n_acked);
+}
+
 void kvcl_member_recover_views(kvcl_member_room_t *room)
 {
     kvcl_recover_t *recover;
@@ -91,6 +107,24 @@ void kvcl_member_recover_again(kvcl_member_room_t *room)
     kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
         kvcl_agree_again(&recover->agree);
     }
+}
+
+void kvcl_member_recover_joined(kvcl_member_room_t *room, uint32_t slot)
+{
+    kvcl_recover_t *recover;
+    unsigned       at;
+
+    kvcl_assert_locked(room->ctx);
+    for (at = 0; (at < room->n_told) && (room->told[at] != slot); ++at) {
+    }
+    if (at == room->n_told) {
+        return;
+    }
+    kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
+        recover->n_acked -= has_acked(room, recover, at) ? 1 : 0;
+    }
+    room->n_told -= 1;
+    memmove(&room->told[at], &room->told[at + 1], (room->n_told - at) * sizeof(room->told[0])); /* the rest */
 }
 
 void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm)
@@ -136,7 +170,7 @@ void kvcl_recover_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
         return; /* views are off here, or the rank is not known yet */
     }
     if ((room->ranks[msg->op].peer != peer) || (len != 2 * sizeof(kvcl_rankset_t)) ||
-        (in->type < KVCL_AGREE_GIVE) || (in->type > KVCL_AGREE_DECIDED) || (in->call > KVCL_RECOVER_SHRINK)) {
+        (in->type < KVCL_AGREE_GIVE) || (in->type > KVCL_AGREE_NEXT) || (in->call > KVCL_RECOVER_SHRINK)) {
         kvcl_am_malformed(ctx, peer, "a message of an agreement that no rank sends");
         return;
     }

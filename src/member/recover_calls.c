@@ -120,6 +120,26 @@ static bool is_over(void *arg)
     return recover->done || kvcl_member_room(recover->comm->ctx)->excluded;
 }
 
+/* Lock held. Slots that nobody has, as far as this rank knows: those are no failures. */
+static void add_empty(const kvcl_member_room_t *room, const kvcl_rankset_t *group, kvcl_rankset_t *slots)
+{
+    kvcl_rankset_t empty = *group;
+    unsigned       i;
+    uint32_t       slot;
+
+    kvcl_assert_locked(room->ctx);
+    for (slot = 0; !room->started && (slot < room->n_first); ++slot) {
+        kvcl_rankset_del(&empty, slot);
+    }
+    if (room->started) {
+        kvcl_rankset_drop(&empty, &room->views.view.members);
+    }
+    for (i = 0; i < room->n_told; ++i) {
+        kvcl_rankset_del(&empty, room->told[i]);
+    }
+    kvcl_rankset_join(slots, &empty);
+}
+
 /* Lock held. */
 static kvcl_status_t begin(kvcl_member_room_t *room, kvcl_comm_h comm, uint32_t number, uint64_t flags,
                            const char *call, kvcl_recover_t **recover_p)
@@ -136,9 +156,10 @@ static kvcl_status_t begin(kvcl_member_room_t *room, kvcl_comm_h comm, uint32_t 
                          call);
     }
     (void)list_failed(room, comm, NULL, 0, recover->n_acked, &acked);
+    add_empty(room, &recover->agree.group, &acked);
     recover->busy    = true;
     recover->done    = false;
-    recover->awaited = recover->agree.round + 1;
+    recover->awaited = recover->agree.lost ? 0 : (recover->agree.round + 1);
     (void)kvcl_agree_give(&recover->agree, number, flags, &acked);
     *recover_p = recover;
     return KVCL_OK;

@@ -14,7 +14,9 @@
 
 kvcl_status_t kvcl_rank_slots_open(kvcl_context_h ctx)
 {
-    const int size = ctx->boot->size, n = (ctx->config.slots != 0) ? (int)ctx->config.slots : size;
+    const int  size  = ctx->boot->size;
+    const bool joins = (ctx->boot->join_times_ns != NULL); /* size is that of the job's slots */
+    const int  n     = ((ctx->config.slots != 0) && !joins) ? (int)ctx->config.slots : size;
 
     if (n < size) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_SLOTS=%d: the job has %d ranks, and each needs a slot", n, size);
@@ -32,6 +34,7 @@ kvcl_status_t kvcl_rank_slots_open(kvcl_context_h ctx)
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for %d ranks", n);
     }
     ctx->slots.n = n;
+    atomic_store(&ctx->slots.quiet, joins);
     return KVCL_OK;
 }
 
@@ -83,6 +86,9 @@ void kvcl_rank_slot_come(kvcl_context_h ctx, int slot, kvcl_peer_t *peer)
         return;
     }
     ctx->slots.v[slot].peer = peer;
+    if (atomic_load(&ctx->slots.quiet)) {
+        return; /* communicators find it when they need it */
+    }
     kvcl_list_foreach (comm, &ctx->comms, struct kvcl_comm, link) {
         for (rank = 0; is_of_job(comm) && (rank < comm->size); ++rank) {
             if (slot_of(comm, rank) == slot) {

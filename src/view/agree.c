@@ -18,6 +18,11 @@ void kvcl_agree_init(kvcl_agree_t *agree, uint32_t me, const kvcl_rankset_t *gro
     agree->arg    = arg;
 }
 
+void kvcl_agree_join(kvcl_agree_t *agree)
+{
+    agree->lost = true;
+}
+
 static uint32_t leader_of(const kvcl_agree_t *agree)
 {
     return kvcl_rankset_next(&agree->living, 0);
@@ -144,6 +149,38 @@ static void give(kvcl_agree_t *agree, kvcl_agree_round_t *round)
     }
 }
 
+static void give_next(kvcl_agree_t *agree);
+
+/* Asks all which round is next; of one rank alone it is the first. */
+static void ask_which(kvcl_agree_t *agree)
+{
+    const kvcl_agree_round_t none = {.number = 0};
+
+    memset(&agree->named, 0, sizeof(agree->named));
+    kvcl_rankset_add(&agree->named, agree->me);
+    agree->next = 1;
+    send_all(agree, KVCL_AGREE_WHICH, &none, NULL, NULL);
+    if (covers(&agree->named, &agree->living)) {
+        give_next(agree);
+    }
+}
+
+/* Whoever has decided a round tells the others. */
+static void give_all(kvcl_agree_t *agree)
+{
+    kvcl_agree_round_t *round;
+    kvcl_rankset_t     but = {{0}};
+    unsigned           i;
+
+    kvcl_rankset_add(&but, leader_of(agree));
+    for (i = 0; i < 2; ++i) {
+        round = &agree->rounds[i];
+        if (round->given && !round->decided) {
+            send_all(agree, KVCL_AGREE_GIVE, round, (round->accepted != 0) ? &round->value : &round->mine, &but);
+        }
+    }
+}
+
 /* What is not decided is given, and the leader asks for what it lacks. */
 static void give_open(kvcl_agree_t *agree, bool ask)
 {
@@ -165,14 +202,15 @@ static void give_open(kvcl_agree_t *agree, bool ask)
 
 void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t *members)
 {
-    unsigned i;
+    kvcl_rankset_t living = agree->group;
+    unsigned       i;
 
-    if (number <= agree->view) {
+    kvcl_rankset_keep(&living, members);
+    if ((number < agree->view) || ((number == agree->view) && kvcl_rankset_equal(&living, &agree->living))) {
         return;
     }
     agree->view   = number;
-    agree->living = agree->group;
-    kvcl_rankset_keep(&agree->living, members);
+    agree->living = living;
     for (i = 0; i < 2; ++i) {
         memset(&agree->rounds[i].gave, 0, sizeof(agree->rounds[i].gave));
         memset(&agree->rounds[i].agreed, 0, sizeof(agree->rounds[i].agreed));
@@ -180,17 +218,50 @@ void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t 
         agree->rounds[i].best     = 0;
     }
     give_open(agree, true);
+    if (agree->lost && agree->waits) {
+        ask_which(agree);
+    }
 }
 
 void kvcl_agree_again(kvcl_agree_t *agree)
 {
     give_open(agree, true);
+    if (agree->mixed && kvcl_rankset_has(&agree->living, agree->me)) {
+        give_all(agree);
+    }
+    if (agree->lost && agree->waits) {
+        ask_which(agree);
+    }
+}
+
+static void give_next(kvcl_agree_t *agree)
+{
+    kvcl_agree_round_t *round;
+
+    agree->lost  = false;
+    agree->waits = false;
+    agree->mixed = true;
+    agree->round = agree->next;
+    memset(agree->rounds, 0, sizeof(agree->rounds));
+    round = round_of(agree, agree->next);
+    if (round != NULL) {
+        round->given = true;
+        round->mine  = agree->mine;
+    }
+    give_open(agree, true);
 }
 
 uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, const kvcl_rankset_t *acked)
 {
-    kvcl_agree_round_t *round = round_of(agree, agree->round + 1);
+    kvcl_agree_round_t *round;
 
+    if (agree->lost) {
+        agree->waits = true;
+        agree->mine  = (kvcl_agree_value_t){.call = call, .flags = flags, .acked = *acked};
+        ask_which(agree);
+        return agree->lost ? 0 : agree->round;
+    }
+    round         = round_of(agree, agree->round + 1);
     agree->round += 1;
     round->given  = true;
     round->mine   = (kvcl_agree_value_t){.call = call, .flags = flags, .acked = *acked};
@@ -198,10 +269,42 @@ uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, con
     return agree->round;
 }
 
+static void name_next(kvcl_agree_t *agree, uint32_t to)
+{
+    const kvcl_agree_round_t *last = &agree->rounds[agree->round % 2];
+    kvcl_agree_round_t       next  = {.number = 0};
+
+    agree->mixed = true;
+    if (!agree->lost) {
+        next.number = agree->round + (((agree->round == 0) || last->decided) ? 1 : 0);
+    }
+    send(agree, to, KVCL_AGREE_NEXT, &next, NULL);
+}
+
+/* The numbers of rounds of all members are known: this rank gives to the highest. */
+static void learn_next(kvcl_agree_t *agree, const kvcl_agree_msg_t *msg)
+{
+    if (!agree->lost || !agree->waits || (msg->view != agree->view) || (msg->round > UINT64_MAX / 2)) {
+        return;
+    }
+    agree->next = (msg->round > agree->next) ? msg->round : agree->next;
+    kvcl_rankset_add(&agree->named, msg->from);
+    if (covers(&agree->named, &agree->living)) {
+        give_next(agree);
+    }
+}
+
 void kvcl_agree_take(kvcl_agree_t *agree, const kvcl_agree_msg_t *msg)
 {
-    kvcl_agree_round_t *round = kvcl_rankset_has(&agree->group, msg->from) ? round_of(agree, msg->round) : NULL;
+    const bool         ours = kvcl_rankset_has(&agree->group, msg->from) && (msg->from != agree->me);
+    kvcl_agree_round_t *round;
 
+    if (ours && (msg->type == KVCL_AGREE_WHICH)) {
+        name_next(agree, msg->from);
+    } else if (ours && (msg->type == KVCL_AGREE_NEXT)) {
+        learn_next(agree, msg);
+    }
+    round = (ours && !agree->lost && (msg->type <= KVCL_AGREE_DECIDED)) ? round_of(agree, msg->round) : NULL;
     if (round == NULL) {
         return;
     }

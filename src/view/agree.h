@@ -10,6 +10,9 @@
  * et al., "Practical Scalable Consensus for Pseudo-Synchronous Distributed Systems", SC'15, with a star for a tree, and
  * views in place of suspicions.)
  *
+ * A rank that has joined takes part from the next round on: the highest that any member names (NEXT). Earlier ones that
+ * are not decided everywhere have been decided by somebody, who tells the others.
+ *
  * Nobody begins round n + 2 before all have decided round n, so two rounds are kept; who has decided answers a late
  * question with the value.
  */
@@ -23,7 +26,10 @@ typedef enum {
     KVCL_AGREE_ASK,      /* the leader lacks what the receiver gives */
     KVCL_AGREE_ACCEPT,
     KVCL_AGREE_ACCEPTED,
-    KVCL_AGREE_DECIDED
+    KVCL_AGREE_DECIDED,
+    KVCL_AGREE_WHICH,    /* the sender has joined: which round is next? */
+    KVCL_AGREE_NEXT      /* round: the one that the sender has given to, or the next if that is decided; 0: it does not
+                          * know either */
 } kvcl_agree_type_t;
 
 enum { KVCL_AGREE_CALL_MIXED = 0 }; /* of a value: the ranks have made different calls */
@@ -67,6 +73,12 @@ typedef struct kvcl_agree {
     uint64_t                view;
     uint64_t                round;  /* the last one that this rank has given to */
     kvcl_agree_round_t      rounds[2];
+    bool                    lost;   /* this rank has joined, and does not know the round: */
+    bool                    waits;  /* it gives `mine` to it */
+    kvcl_rankset_t          named;  /* who has named one */
+    uint64_t                next;   /* the highest */
+    kvcl_agree_value_t      mine;
+    bool                    mixed;  /* a rank has joined: what is not decided is told to all */
     const kvcl_agree_ops_t *ops;
     void                   *arg;
 } kvcl_agree_t;
@@ -74,10 +86,13 @@ typedef struct kvcl_agree {
 void kvcl_agree_init(kvcl_agree_t *agree, uint32_t me, const kvcl_rankset_t *group, const kvcl_agree_ops_t *ops,
                      void *arg);
 
+/** Before anything else, of a rank that has joined a group that may have agreed before. */
+void kvcl_agree_join(kvcl_agree_t *agree);
+
 /** This rank's view, from now on. */
 void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t *members);
 
-/** This rank gives to the next round, whose number is returned. The last one has been decided. ops->decided may be
+/** This rank gives to the next round, whose number is returned; 0: it is not known yet (agree->round tells). The last one has been decided. ops->decided may be
  * called meanwhile. */
 uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, const kvcl_rankset_t *acked);
 

@@ -53,7 +53,8 @@ enum { KVCL_WIRE_MAGIC = 0x4b56, KVCL_WIRE_VERSION = 6 };
     X(WITHDRAW, 52) \
     X(VIEW, 53)         /* beats, and the decisions on who is a member: see member.h */ \
     X(AGREE, 54)        /* what the ranks of a communicator agree on: see recover.h */ \
-    X(REVOKE, 55)       /* a communicator was revoked: see member/revoke.h */
+    X(REVOKE, 55)       /* a communicator was revoked: see member/revoke.h */ \
+    X(JOIN, 58)         /* a process that joins, and who is in which slot: see joins.h */
 
 typedef enum kvcl_msg_type {
 #define X(_name, _value) KVCL_MSG_##_name = _value,

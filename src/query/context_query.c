@@ -1,11 +1,13 @@
 /*
- * kvcl_context_stats: the counters of a context. Locks: the engine lock, but for what is counted without it.
+ * kvcl_context_stats and kvcl_context_address: a context's counters and its address. Locks: the engine lock, but for what
+ * is counted without it and what does not change.
  */
 #include "config.h"
 #include "base/error.h"
 #include "base/structs.h"
 #include "core/context.h"
 #include "handle/handle.h"
+#include "wire/address.h"
 
 kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats)
 {
@@ -27,4 +29,20 @@ kvcl_status_t kvcl_context_stats(kvcl_context_h ctx, kvcl_context_stats_t *stats
     now.bytes_out += atomic_load_explicit(&ctx->bytes_out, memory_order_relaxed);
     kvcl_struct_out(stats, &now, sizeof(now));
     return KVCL_OK;
+}
+
+kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, size_t *len_p)
+{
+    kvcl_status_t status = kvcl_handle_check(ctx, KVCL_KIND_CONTEXT, "kvcl_context_address");
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ( (len_p == NULL) || ((buf == NULL) && (cap != 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_address: NULL argument");
+    }
+    *len_p = kvcl_address_print(ctx->address, ctx->address_len, buf, cap);
+    return (*len_p <= cap) ? KVCL_OK
+                           : kvcl_fail(KVCL_ERR_TRUNCATED, "the address needs %zu bytes, there is room for %zu", *len_p,
+                                       cap);
 }

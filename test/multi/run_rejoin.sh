@@ -1,0 +1,40 @@
+#!/bin/sh
+# Processes that join a running job, in slots of ranks that were killed or stopped, and in free ones.
+#   gate   4 ranks over shared memory, 3 over TCP
+#   night  also 6 ranks, and 100 kills and joins in a row over both
+set -eu
+: "${top_builddir:?}"
+tests=$top_builddir/test/multi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+
+# check NAME COMMAND...: each line "ok ..." counts, any other failure counts once.
+check() {
+  name=$1
+  shift
+  rc=0
+  timeout -k 10 600 "$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
+  passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
+  sed 's/^/   /' "$tmp/out"
+  if [ $rc != 0 ]; then
+    failed=$((failed + 1))
+    echo "FAIL: $name (status $rc)"
+    tail -n 20 "$tmp/err" | sed 's/^/   /'
+  fi
+}
+
+head -c 32 /dev/urandom >"$tmp/secret"
+head -c 32 /dev/urandom >"$tmp/secret.other"
+chmod 600 "$tmp/secret" "$tmp/secret.other"
+export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+cases="shm/4 tcp/3"
+if [ "${TEST_RING:-gate}" != gate ]; then
+  cases="$cases shm/6 tcp/6"
+  export TEST_CYCLES=100
+fi
+for case in $cases; do
+  check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/rejoin" "${case#*/}"
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
