@@ -18,6 +18,7 @@
 
 #include "base/hostport.h"
 #include "core/context.h"
+#include "member/ask.h"
 #include "member/ended.h"
 #include "member/lease.h"
 #include "view/revokes.h"
@@ -28,6 +29,7 @@
 #include <string.h>
 
 enum { KVCL_MEMBER_EVENTS = 1024 }; /* that wait for the user */
+enum { KVCL_MEMBER_ANSWERS = 10 }; /* after so many, one question a beat, silence is this rank's own fault */
 #define KVCL_MEMBER_HOLD_NS (10 * UINT64_C(1000000000)) /* for which an excluded rank may be stopped, and be told */
 
 typedef struct kvcl_member_rank {
@@ -70,7 +72,9 @@ typedef struct kvcl_member_room {
     bool               fenced;   /* this rank was excluded, and its operations have ended */
     bool               excluded;
     bool               left;     /* it has asked to go */
-    uint64_t           deaf_ns;  /* since when it hears nobody; 0: it does */
+    kvcl_ask_t         ask;      /* of the thread */
+    uint64_t           asked_ns; /* when it last asked whether others live, since it hears nobody; 0: it does hear */
+    unsigned           n_answers; /* to different questions, since then */
     uint64_t           wanted_ns; /* since when another view is wanted; 0: none is */
     kvcl_view_stats_t  stats;    /* what is counted of them */
     kvcl_views_t       views;

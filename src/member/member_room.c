@@ -267,6 +267,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         ctx->is_revoked = NULL;
         kvcl_member_recover_free(room, NULL);
         kvcl_ended_close(room->ended);
+        kvcl_ask_close(&room->ask);
         if (room->event_fd >= 0) {
             close(room->event_fd);
         }
@@ -301,10 +302,11 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     room->parting = KVCL_SLOT_NONE;
     room->joining = (ctx->boot->join_times_ns != NULL);
     room->hold    = room->joining && ctx->config.join_hold;
-    room->wake_fd = room->event_fd = -1;
+    room->wake_fd = room->event_fd = room->ask.fd = -1;
     kvcl_revoke_init(room);
     status        = kvcl_joiner_take_times(room, &ctx->config, ctx->boot->join_times_ns);
     status        = (status == KVCL_OK) ? kvcl_ended_open(ctx->uuid, n, &room->ended) : status;
+    status        = (status == KVCL_OK) ? kvcl_ask_open(ctx->uuid, &room->ask) : status;
     if (status != KVCL_OK) {
         room_fini(ctx, room);
         return status;

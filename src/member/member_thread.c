@@ -208,12 +208,16 @@ static uint64_t tick(kvcl_member_room_t *room)
 /* No lock held. Until that time, or until somebody has ended. */
 static void rest(kvcl_member_room_t *room, uint64_t until_ns)
 {
-    struct pollfd fds[2] = {{.fd = room->wake_fd, .events = POLLIN},
-                            {.fd = kvcl_ended_fd(room->ended), .events = POLLIN}};
+    struct pollfd fds[3] = {{.fd = room->wake_fd, .events = POLLIN},
+                            {.fd = kvcl_ended_fd(room->ended), .events = POLLIN},
+                            {.fd = room->ask.fd, .events = POLLIN}};
     uint32_t      slot;
 
-    if (poll(fds, 2, kvcl_deadline_poll_ms(until_ns)) <= 0) {
+    if (poll(fds, 3, kvcl_deadline_poll_ms(until_ns)) <= 0) {
         return;
+    }
+    if (((fds[2].revents & POLLIN) != 0) && kvcl_ask_take(&room->ask)) {
+        room->n_answers += 1;
     }
     while ((slot = kvcl_ended_take(room->ended)) != KVCL_ENDED_NONE) {
         kvcl_lock(room->ctx);

@@ -1,8 +1,10 @@
 /*
  * What a rank does about silence beyond the views' own rules: KVCL_FENCE, and a rank that hears nobody.
  *
- * Owns: ranks[].killed, room->deaf_ns. Invariants: only a rank with a lease kills, so one that merely hears nobody
- * kills nobody; a process is killed by a descriptor that was opened for the process at its own socket, so never another one.
+ * Owns: ranks[].killed, room->asked_ns, room->n_answers. Invariants: only a rank with a lease kills, so one that merely
+ * hears nobody kills nobody; a process is killed by a descriptor that was opened for the process at its own socket, so
+ * never another one. A rank leaves only if others of its host answer questions that do not travel as messages: those
+ * that are stopped do not answer.
  * Locks: the engine lock; kvcl_ended_kill on the members' thread.
  */
 #include "config.h"
@@ -32,7 +34,7 @@ static void fence_silent(kvcl_member_room_t *room, uint64_t now_ns)
 
 /* Does this rank hear none of the others, while the kernel shows that some of this host live? The messages of a host go
  * through memory that all of its ranks write to: one that is killed while it writes can leave a hole behind which
- * nothing is read any more. The others hear this rank, so they do not exclude it. */
+ * nothing is read any more. The others hear this rank, so they do not exclude it; and the lowest one would lead them. */
 static bool hears_nobody(const kvcl_member_room_t *room)
 {
     kvcl_rankset_t others = room->views.view.members, there;
@@ -53,6 +55,23 @@ static bool hears_nobody(const kvcl_member_room_t *room)
     return false;
 }
 
+/* Ask all of this host, one question a beat. Answers are counted by the thread (kvcl_member_answered). */
+static void ask(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    uint32_t slot;
+
+    if ((room->asked_ns != 0) && (now_ns - room->asked_ns < room->times.detect.beat_ns)) {
+        return;
+    }
+    room->asked_ns = now_ns;
+    kvcl_ask_next(&room->ask);
+    KVCL_RANKSET_EACH(&room->views.view.members, slot) {
+        if (room->ranks[slot].near && !room->ranks[slot].ended && (room->ranks[slot].peer != NULL)) {
+            kvcl_ask_put(&room->ask, room->ranks[slot].peer->uuid);
+        }
+    }
+}
+
 void kvcl_member_heed_silence(kvcl_member_room_t *room, uint64_t now_ns)
 {
     kvcl_assert_locked(room->ctx);
@@ -61,12 +80,15 @@ void kvcl_member_heed_silence(kvcl_member_room_t *room, uint64_t now_ns)
     }
     fence_silent(room, now_ns);
     if (!hears_nobody(room)) {
-        room->deaf_ns = 0;
-    } else if (room->deaf_ns == 0) {
-        room->deaf_ns = now_ns;
-    } else if (now_ns - room->deaf_ns >= KVCL_MEMBER_HOLD_NS) {
-        kvcl_log_error("rank %u has heard none of the others for %llu s, though processes of its host live: it leaves",
-                       (unsigned)room->me, (unsigned long long)(KVCL_MEMBER_HOLD_NS / 1000000000));
+        room->asked_ns  = 0;
+        room->n_answers = 0;
+        return;
+    }
+    ask(room, now_ns);
+    if (room->n_answers >= KVCL_MEMBER_ANSWERS) {
+        kvcl_log_error("rank %u hears none of the others, though ranks of its host answer otherwise: it leaves the job. "
+                       "A process was killed, or is stopped, while it wrote into the queue in shared memory from which "
+                       "this rank reads", (unsigned)room->me);
         kvcl_views_leave(&room->views, room->me, now_ns);
         kvcl_views_give_up(&room->views);
     }

@@ -205,19 +205,42 @@ static void wait_for_event(const rank_t *r, int type)
     }
 }
 
-/* Rank 0 hears nobody for 10 s, though the others live, in its host: it leaves, and they go on without it. */
+/* What a process leaves that is killed while it writes into this process's queue of UCX in shared memory: the number at
+ * its beginning says that there is one more message, which never comes. The queue is the first such memory that this
+ * process has mapped: the last of the list, since addresses fall. */
+static bool make_hole(void)
+{
+    FILE          *maps = fopen("/proc/self/maps", "r");
+    char          line[512];
+    unsigned long from, first = 0;
+
+    while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
+        if ((strstr(line, "/ucx_shm_posix") != NULL) && (sscanf(line, "%lx", &from) == 1)) {
+            first = from;
+        }
+    }
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    if (first != 0) {
+        atomic_fetch_add((_Atomic uint64_t *)first, 1);
+    }
+    return first != 0;
+}
+
+/* Rank 0 hears nobody any more, though the others live: it leaves, and they go on without it. */
 static void hear_nobody(const rank_t *r)
 {
     uint64_t flags = 1;
 
     if (r->rank == 0) {
-        wait_for(&shared->go, 1);
+        if (!make_hole()) {
+            fail(r, "UCX has no queue in shared memory", 0);
+        }
         wait_for_event(r, KVCL_EVENT_EXCLUDED);
         IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_STALE);
-        atomic_store(&shared->refused, 1);
         return;
     }
-    wait_for(&shared->go, 2);
     wait_for_event(r, KVCL_EVENT_VIEW);
     IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_RANK_FAILED);
     IS((int)kvcl_comm_view(r->world), 2);
@@ -280,7 +303,7 @@ static bool run(what_t what, const char *name)
     memset(shared, 0, sizeof(*shared));
     shared->what = what;
     start_ranks(size, live, NULL, pids);
-    if ((what == QUORUM) || (what == DEAF)) {
+    if (what == QUORUM) {
         wait_for(&shared->met, size);
         signal_others(SIGSTOP);
         atomic_store(&shared->go, 1);
@@ -319,6 +342,9 @@ int main(int argc, char **argv)
     }
     setenv("KVCL_VIEWS", "yes", 0);
     for (what = CALLS; what <= DEAF; ++what) {
+        if ((what == DEAF) && ((getenv("KVCL_PATH") == NULL) || (strcmp(getenv("KVCL_PATH"), "shm") != 0))) {
+            continue; /* connections are of two ranks alone */
+        }
         if ((strstr(names[what], only) != NULL) && ((what < QUORUM) || (size > 2))) { /* rank 0 is half of two */
             right = run((what_t)what, names[what]) && right;
         }
