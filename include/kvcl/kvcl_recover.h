@@ -33,10 +33,10 @@ KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_
 
 /**
  * Revoke comm on all ranks, for ever. One rank calls it, or several; it waits for none of them. All operations of comm
- * that are in progress end with KVCL_ERR_REVOKED, on every living rank as soon as it hears of it: collectives, sends,
+ * that are in progress end with KVCL_ERR_REVOKED, on every living rank as soon as it learns of it: collectives, sends,
  * recvs, probes, notifications, and gets and puts that name comm. Later ones return KVCL_ERR_REVOKED at once, and send
- * nothing. Every rank that hears of it tells the others, so that all learn it if one has that lives on. A rank that has
- * not made comm yet finds it revoked then. The world can be revoked too.
+ * nothing. Every rank that learns of it tells the others, so all living ranks learn of it if one of them has. A rank
+ * that has not made comm yet finds it revoked then. The world can be revoked too.
  *
  * kvcl_comm_agree(), kvcl_comm_shrink() and the local calls go on working. Memory imported over comm, stores opened
  * over it, and communicators made from it are objects of their own, and are not revoked. A collective that ends waits
@@ -76,22 +76,22 @@ KVCL_API kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64
  */
 KVCL_API kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *shrunk_p) KVCL_MUST_CHECK;
 
-/* What a call that changes the members came to. */
+/* The result of a call that changes the members. */
 typedef struct kvcl_view_change_result {
     size_t   size;      /* sizeof(kvcl_view_change_result_t) */
     uint64_t view;      /* the number of this rank's view now */
     uint64_t view_id;   /* its hash: two different views never have the same */
-    int      n_dropped; /* ranks that the change did not need, or could not have */
+    int      n_dropped; /* ranks that the change left alone: they were no members */
     int      reserved;
     uint64_t dropped[KVCL_EVENT_RANKS / 64]; /* numbers in the communicator: bit r % 64 of word r / 64 */
 } kvcl_view_change_result_t;
 #define KVCL_VIEW_CHANGE_RESULT_INIT {sizeof(kvcl_view_change_result_t), 0, 0, 0, 0, {0}}
 
 /**
- * Take living ranks of comm out of the job: out of the view, so out of each communicator. One member calls it; the others
- * get KVCL_EVENT_DRAINED and a view without them, and all operations with them end with KVCL_ERR_RANK_FAILED. They are
- * not asked to hand anything over (a rank does that by kvcl_leave()): each gets KVCL_EVENT_EXCLUDED, and its operations
- * end with KVCL_ERR_STALE. That takes about KVCL_DEAD, in which their leases end. Blocks; not from a callback.
+ * Take living ranks of comm out of the job: out of the view, so out of each communicator. One member calls it; the
+ * others get KVCL_EVENT_DRAINED and a view without them, and all operations with them end with KVCL_ERR_RANK_FAILED.
+ * They are not asked to hand anything over: each gets KVCL_EVENT_EXCLUDED, and its operations end with
+ * KVCL_ERR_STALE. That takes about KVCL_DEAD, in which their leases end. Blocks; not from a callback.
  * @param ranks, n  numbers in comm, without the caller's own. One that is no member is left alone, and is in
  *                  result->dropped.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER.

@@ -3,7 +3,7 @@
  * is taken at all.
  *
  * Decisions are pure: no I/O, no clock (the caller passes the time), no thread, no allocation. The caller describes the
- * request, the instances and who holds which blocks; the scheduler answers with a decision, its predictions and their
+ * request, the instances and the blocks that each holds; the scheduler answers with a decision, predictions and
  * reasons. The same calls in the same order give the same decisions (params.seed). A scheduler keeps what it has learnt
  * from feedback: factors that correct the models, lengths of outputs by class, work given to each instance of late, and
  * the requests that run.
@@ -33,7 +33,7 @@ typedef struct kvcl_sched *kvcl_sched_h;
 
 enum { KVCL_SCHED_RUNS = 32, KVCL_SCHED_OTHERS = 4 };
 
-/* ---- what the caller knows ---- */
+/* ---- the caller's side ---- */
 
 /* kvcl_sched_inst_t.role, a mask. 0: it only holds blocks. */
 enum { KVCL_SCHED_PREFILL = 1, KVCL_SCHED_DECODE = 2, KVCL_SCHED_BOTH = 3 };
@@ -117,7 +117,7 @@ typedef struct kvcl_sched_req {
 } kvcl_sched_req_t;
 #define KVCL_SCHED_REQ_INIT {sizeof(kvcl_sched_req_t), 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
-/* ---- what the scheduler answers ---- */
+/* ---- the scheduler's answer ---- */
 
 typedef enum kvcl_sched_verdict {
     KVCL_SCHED_GO     = 1,
@@ -147,14 +147,15 @@ typedef enum kvcl_sched_plan {
     KVCL_SCHED_THERE     = 1, /* the prefill instance has it */
     KVCL_SCHED_FETCH     = 2, /* fetch it from `from`; inst[] have it too */
     KVCL_SCHED_COMPUTE   = 3,
-    KVCL_SCHED_REPLICATE = 4  /* copy it from `from` to inst[], in the background; not needed by this request */
+    KVCL_SCHED_REPLICATE = 4  /* copy it from `from` to inst[], in the background; not needed by this request. No policy
+                                 of this version plans it */
 } kvcl_sched_plan_t;
 
 /* kvcl_sched_run_t.flags */
 enum { KVCL_SCHED_KEEP = 1 /* a fetched run stays at the prefill instance, for others */ };
 
 /*
- * What is done about a run of blocks. THERE, FETCH and COMPUTE cover the prompt's blocks in order, without gaps.
+ * The plan of a run of blocks. THERE, FETCH and COMPUTE cover the prompt's blocks in order, without gaps.
  * FETCH: kvcl_store_get at the prefill instance. REPLICATE: kvcl_store_copy. Fixed for ever: 40 bytes.
  */
 typedef struct kvcl_sched_run {
@@ -200,7 +201,7 @@ typedef struct kvcl_sched_decision {
     uint64_t           there_tokens;
     uint64_t           fetch_tokens;
     uint64_t           compute_tokens;
-    uint64_t           output_tokens; /* reckoned with */
+    uint64_t           output_tokens; /* that the prediction assumes */
     uint32_t           n_runs;
     uint32_t           reserved;
     kvcl_sched_run_t   runs[KVCL_SCHED_RUNS];
@@ -230,9 +231,9 @@ KVCL_API kvcl_status_t kvcl_sched_create(const char *policy, const kvcl_sched_mo
 KVCL_API void          kvcl_sched_destroy(kvcl_sched_h sched);
 
 /**
- * Decide about a request. insts: n_insts of them, stride sizeof(kvcl_sched_inst_t). holds: who has which blocks of it,
- * in any order. decision_p: filled on KVCL_OK. The call keeps no pointer. An empty list of instances, and missing
- * predictions, are no errors: the decision states them.
+ * Decide about a request. insts: n_insts of them, stride sizeof(kvcl_sched_inst_t). holds: the runs of its blocks that
+ * instances have, in any order. decision_p: filled on KVCL_OK. The call keeps no pointer. An empty list of instances,
+ * and missing predictions, are no errors: the decision states them.
  * @return KVCL_OK (also for WAIT and REFUSE); KVCL_ERR_INVALID_PARAM (the request: no tokens, blocks without tokens, a
  *         number that is negative or not finite; more instances than max_insts).
  */
@@ -274,7 +275,7 @@ KVCL_API kvcl_status_t kvcl_sched_order(kvcl_sched_h sched, double now_s, const 
                                         size_t stride, size_t n, size_t *next_p, size_t *late, size_t cap,
                                         size_t *n_late_p) KVCL_MUST_CHECK;
 
-/* ---- what was measured ---- */
+/* ---- measurements ---- */
 
 /* 0, or NAN for a time: not measured. */
 typedef struct kvcl_sched_measured {
@@ -325,8 +326,8 @@ KVCL_API const char *kvcl_sched_verdict_name(uint32_t verdict);
 KVCL_API const char *kvcl_sched_reason_text(uint32_t reason);
 
 /**
- * Policy i of the table: its name, its kind ("prefill", "decode", "admit", "queue"), what it does with its keys and
- * their defaults, and where it is from. Static; each pointer may be NULL.
+ * Policy i of the table: its name, its kind ("prefill", "decode", "admit", "queue"), its effect with its keys and
+ * their defaults, and its source. Static; each pointer may be NULL.
  * @return KVCL_OK, KVCL_ERR_NOT_FOUND (i is beyond the last).
  */
 KVCL_API kvcl_status_t kvcl_sched_policies(size_t i, const char **name_p, const char **kind_p, const char **desc_p,

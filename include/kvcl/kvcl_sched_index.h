@@ -4,7 +4,7 @@
  *
  * A *source* is one stream of events: of a rank of a KVCL store, of a vLLM or SGLang engine, of Mooncake. It speaks for
  * one instance and for some tiers. Two sources of an instance share no tier. Bytes come from the caller: this library
- * opens no socket. A source may lie: what it says costs hits, never a wrong answer, and its memory is bounded.
+ * opens no socket. False events of a source cost hits, never a wrong answer, and its memory is bounded.
  *
  * Keys are those of kvcl_key_chain. An engine names its blocks by hashes that cannot be computed from a prompt, so the
  * index computes the key of each block from the event's tokens and the key of the block before it, and remembers which
@@ -19,9 +19,9 @@
  * of nothing else has no effect. Groups of a hybrid model are chains of their own: match each that the model needs.
  *
  * Sequence numbers: a source is EXACT as long as nothing is missing. After a gap, or a message that cannot be read, it
- * is DEGRADED: what it says is applied all the same. It is EXACT again when the missing messages were replayed, when it
- * says that all blocks are gone, after kvcl_sched_index_clear, or after a listing of the store. A sequence that begins
- * again (the engine was restarted) drops the blocks of before.
+ * is DEGRADED: its events are applied all the same. It is EXACT again when the missing messages were replayed, when an
+ * event says that all blocks are gone, after kvcl_sched_index_clear, or after a listing of the store. A sequence that
+ * begins again (the engine was restarted) drops the blocks of before.
  *
  * Thread: any. kvcl_sched_index_match never waits: neither for a writer nor for another reader; it sees each block as
  * it was at some time during the call. The other calls take turns. A reader counts itself in at one of 64 counters;
@@ -134,7 +134,7 @@ typedef struct kvcl_sched_source_info {
     uint64_t lost;         /* messages that no replay brought */
     uint64_t repeated;     /* messages that came again, and were ignored */
     uint64_t restarts;     /* its sequence began again */
-    uint64_t cleared;      /* it said that all its blocks are gone */
+    uint64_t cleared;      /* events that all its blocks are gone */
     uint64_t malformed;    /* messages and events that could not be read */
     uint64_t unknown;      /* events of kinds not known */
     uint64_t orphans;      /* blocks whose key is not known: no tokens, or the block before them was never seen */
@@ -148,7 +148,7 @@ typedef struct kvcl_sched_source_info {
 KVCL_API kvcl_status_t kvcl_sched_index_info(kvcl_sched_index_h index, uint32_t source,
                                              kvcl_sched_source_info_t *info_p) KVCL_MUST_CHECK;
 
-/* ---- what goes in ---- */
+/* ---- input ---- */
 
 /**
  * The source's instance holds these n blocks on a tier (it must speak for it), or does not any more. A block that is
@@ -215,7 +215,7 @@ KVCL_API kvcl_status_t kvcl_sched_index_predict(kvcl_sched_index_h index, uint32
                                                 size_t n, uint64_t now_ns) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_sched_index_expire(kvcl_sched_index_h index, uint64_t now_ns) KVCL_MUST_CHECK;
 
-/* ---- what comes out ---- */
+/* ---- output ---- */
 
 /* kvcl_sched_index_match */
 enum { KVCL_SCHED_MATCH_ALL = 1 /* also runs that do not begin at block 0 and are not joined to one that does */ };

@@ -14,7 +14,7 @@
  * A file has one item a line: a word and its values; # begins a comment. All numbers are finite and not negative.
  *
  *   kvcl-model 1                   the first line
- *   name TEXT                      needed; source TEXT: needed, where the figures are from
+ *   name TEXT                      needed; source TEXT: needed, the origin of the figures
  *   prefill a b c d                prefill_error E: its relative error; the same for decode_error, transfer_error
  *   decode e f g                   decode_from BATCH e f g: other constants from this batch on
  *   prefill_prefix P1 P2 ...       a table of measured prefills: its columns, tokens cached, rising, the first 0
@@ -50,7 +50,7 @@ typedef struct kvcl_sched_guess {
     double error;   /* relative: 0.1 means that 9 of 10 measured values lie within 10%; negative: not known */
 } kvcl_sched_guess_t;
 
-/* What a model states besides its formulas. */
+/* Figures of a model besides its formulas. */
 typedef struct kvcl_sched_model_info {
     size_t   size;           /* sizeof(kvcl_sched_model_info_t) */
     double   kv_bytes;       /* bytes of KV of one token, over all layers */

@@ -13,7 +13,7 @@
  * or all that are left if the others are proven to have ended. Ranks are never renumbered.
  *
  * Slots. The world has a rank for each slot: KVCL_SLOTS (the same on all ranks, at least the size of the job, which is
- * the default). Those beyond the job's size are nobody's. They are not active, and operations with them end at once
+ * the default). Those beyond the job's size have no process. They are not active, and operations with them end at once
  * with KVCL_ERR_RANK_FAILED; a collective over the world fails while it has such a rank.
  */
 #ifndef KVCL_VIEW_H
@@ -30,7 +30,7 @@ typedef enum kvcl_event_type {
     KVCL_EVENT_ALIVE_AGAIN = 2, /* ranks: suspected, and heard again */
     KVCL_EVENT_FAILED      = 3, /* ranks: proven to have ended, or excluded by the VIEW that comes next for their
                                  * silence; once each */
-    KVCL_EVENT_VIEW        = 4, /* ranks: the members of a new view; who went was told before. The first one: once
+    KVCL_EVENT_VIEW        = 4, /* ranks: the members of a new view; leavings were told before. The first one: once
                                  * the ranks have met, and a quorum answers */
     KVCL_EVENT_EXCLUDED    = 5, /* this rank was excluded, or has left: its operations end with KVCL_ERR_STALE */
     KVCL_EVENT_DRAINED     = 6, /* ranks: live, and go by the VIEW that comes next: they were deactivated, or leave. At
@@ -109,14 +109,13 @@ KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_M
 /**
  * This rank leaves the job: first the rooms hand over what only it has, and it gets KVCL_EVENT_DRAINED; then it asks to
  * go. The others get KVCL_EVENT_DRAINED for it, and a view without it, no failure. That takes about KVCL_DEAD, in which
- * its lease ends. When the call returns KVCL_OK, this rank is excluded as kvcl_view.h says at the top: its operations end
- * with KVCL_ERR_STALE; what is left to do is kvcl_finalize(). If all ranks leave, the last view stays, and each call
- * returns when it knows that. Without this call kvcl_finalize() is a failure to the others, known at once. Blocks; not
- * from a callback; any other thread.
+ * its lease ends. When the call returns KVCL_OK, this rank is excluded: its operations end with KVCL_ERR_STALE, and only
+ * kvcl_finalize() remains. If all ranks leave, the last view stays, and each call returns when it knows that. Without
+ * this call kvcl_finalize() is a failure to the others, known at once. Blocks; not from a callback; any other thread.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER.
- * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded); before it has asked
- *         to go, and it stays a member: the error of a room, such as KVCL_ERR_TIMED_OUT; afterwards, and it goes all the
- *         same, later: KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM; KVCL_ERR_INVALID_PARAM.
+ * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded);
+ *         KVCL_ERR_INVALID_PARAM. An error of a hand-over, such as KVCL_ERR_TIMED_OUT: it stays a member, without the
+ *         event. KVCL_ERR_TIMED_OUT and KVCL_ERR_NO_QUORUM after the event: it has asked, and goes later.
  */
 KVCL_API kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns) KVCL_MUST_CHECK;
 

@@ -8,9 +8,9 @@
  *     records; or else at its home in `map`.
  *   - Each owner walks its blocks and lists those whose homes in `map` are not their homes in `old`. When these have
  *     answered, it tells all ranks that it has LISTED.
- *   - Who has heard that from all ranks looks keys up by `map`, and tells all ranks that it has SWITCHED. It still
+ *   - A rank that has LISTED from all ranks looks keys up by `map`, and tells all ranks that it has SWITCHED. It still
  *     lists and removes by both maps, since others look up by `old`.
- *   - Who has heard SWITCHED from all ranks knows `map` alone, and drops what that does not give it.
+ *   - A rank that has SWITCHED from all ranks uses `map` alone, and drops the entries that it does not give this rank.
  * If ranks go or come meanwhile, it begins anew with the same `old`: a second failure only repeats the walk.
  *
  * So a record that was acknowledged is found as long as its owner lives, whichever homes die. Ranks may learn at

@@ -1,9 +1,9 @@
 /*
- * May this rank own now? What the rooms above ask of the members, whether or not KVCL_VIEWS is on. They
- * hear of views by kvcl_room_t.view.
+ * The right of this rank to own, for the rooms above, whether or not KVCL_VIEWS is on. They learn of views by
+ * kvcl_room_t.view.
  *
- * A rank owns (lists records as a home, removes keys) only while it has a lease: view/views.h. Whoever is about to own
- * asks each time, since a rank that was stopped must not go on with what it knew.
+ * A rank owns (lists records as a home, removes keys) only while it has a lease: view/views.h. A room asks before each
+ * such act, since a rank that was stopped must not go on with an old answer.
  */
 #ifndef KVCL_MEMBER_LEASE_H
 #define KVCL_MEMBER_LEASE_H

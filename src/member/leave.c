@@ -1,8 +1,8 @@
 /*
  * Living ranks that go: kvcl_leave (kvcl_view.h) and kvcl_comm_deactivate (kvcl_recover.h).
  *
- * Owns: room->going. Invariants: the rooms have drained before this rank asks to go; who has asked goes, in whatever
- * time that takes. Locks: none is held on entry, and none while rooms drain; the engine lock inside.
+ * Owns: room->going. Invariants: the rooms have drained before this rank asks to go; a rank that has asked goes,
+ * however long that takes. Locks: none is held on entry, and none while rooms drain; the engine lock inside.
  */
 #include "config.h"
 #include "base/clock.h"

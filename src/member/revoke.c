@@ -1,9 +1,9 @@
 /*
- * kvcl_comm_revoke, kvcl_comm_is_revoked (kvcl_recover.h), and the word of revocations between ranks (revoke.h).
+ * kvcl_comm_revoke, kvcl_comm_is_revoked (kvcl_recover.h), and the messages of revocations (revoke.h).
  *
  * Owns: room->revokes. Invariants: a communicator's flag is set before its requests are stopped, so that none begins
- * afterwards but those whose posting call is past its check; these are stopped by the room's next poll. A rank is told
- * only when it is known to know this one (its first message about views has come): else it would drop the word as a
+ * afterwards but those whose posting call is past its check; these are stopped by the room's next poll. A
+ * revocation is sent to a rank only when its first message about views has come: before, that rank would drop it as a
  * stranger's. Locks: the engine lock; kvcl_comm_is_revoked takes none.
  */
 #include "config.h"

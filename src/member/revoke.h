@@ -20,7 +20,7 @@ void kvcl_revoke_init(kvcl_member_room_t *room);
 void kvcl_revoke_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                             const void *data, size_t len);
 
-/** A room's view: who has joined learns what was revoked before. */
+/** A room's view: a process that has joined gets the revocations of before. */
 void kvcl_revoke_on_view(kvcl_context_h ctx, void *state, const kvcl_view_t *view, const kvcl_rankset_t *joined);
 
 /** Requests of revoked communicators that were begun a moment ago. @return how many communicators have ended some. */

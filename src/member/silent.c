@@ -1,11 +1,10 @@
 /*
- * What a rank does about silence beyond the views' own rules: KVCL_FENCE, and a rank that hears nobody.
+ * The answers to silence beyond the views' own rules: KVCL_FENCE, and the leaving of a rank that gets no message.
  *
  * Owns: ranks[].killed, room->asked_ns, room->n_answers. Invariants: only a rank with a lease kills, so one that merely
- * hears nobody kills nobody; a process is killed by a descriptor that was opened for the process at its own socket, so
- * never another one. A rank leaves only if others of its host answer questions that do not travel as messages: those
- * that are stopped do not answer.
- * Locks: the engine lock; kvcl_ended_kill on the members' thread.
+ * gets no message kills no process; a process is killed by a descriptor that was opened for the process at its own
+ * socket, so never another one. A rank leaves only if others of its host answer questions that do not travel as
+ * messages: stopped ones do not answer. Locks: the engine lock; kvcl_ended_kill on the members' thread.
  */
 #include "config.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* Refusing: what the policies of admission share. Pure. */
+/* The refusal that the policies of admission share. Pure. */
 #ifndef KVCL_SCHED_ADMIT_H
 #define KVCL_SCHED_ADMIT_H
 

@@ -1,16 +1,17 @@
 /*
  * KVCL's admission, at arrival:
  *
- *   1. Feasibility. Refused is who would miss its TTFT even at the optimistic end of its prediction, ttft / (1 +
- *      error); or, in the same way, its TBT, by those that will decode when its prefill has ended. Each decodes for its
- *      own length: the expected one, or the median learnt of its class.
- *   2. Room. Refused is whose KV, with its output, fits into no decode instance even if that is empty.
+ *   1. Feasibility. A request is refused if it would miss its TTFT even at the optimistic end of its prediction, ttft /
+ *      (1 + error); or, in the same way, its TBT, with the requests that will decode when its prefill has ended. Each
+ *      of them decodes for its own length: the expected one, or the median learnt of its class.
+ *   2. Room. A request is refused if its KV, with its output, fits into no decode instance, even an empty one.
  *   3. Worth against price. Worth = weight x (seconds of its whole prefill)^gamma; cost = the seconds of prefill that
  *      it takes, and the decode room: its share of the tokens of KV, times the seconds that it holds them for an output
  *      of quantile q. Under overload only those pass whose worth / cost is above a price. The price rises while the
- *      queues are longer than `full` mean deadlines; while they are shorter, it refuses nobody.
+ *      queues are longer than `full` mean deadlines; while they are shorter, it refuses no request.
  *
- * A prediction without an error bound refuses nobody. After the prefill nobody is refused: it would be wasted. Pure.
+ * A prediction without an error bound refuses no request. After the prefill none is refused: the prefill would be
+ * wasted. Pure.
  */
 #include "config.h"
 #include "sched/admit.h"
@@ -77,7 +78,7 @@ static bool tbt_hopeless(const kvcl_job_t *job)
         f    = kvcl_follow_forecast(&s->follow, inst->id, then, 0, tbt);
         tbt  = kvcl_model_decode(kvcl_job_model(job, inst), f.batch + 1, f.context + (double)job->req.tokens);
         tbt  = tbt * kvcl_factor_mean(&s->learn.inst[inst->id].decode);
-        tbt  = (tbt < job->out->tbt_s) ? tbt : job->out->tbt_s; /* refused only if both views say so */
+        tbt  = (tbt < job->out->tbt_s) ? tbt : job->out->tbt_s; /* refused only if both are too long */
     }
     return tbt / (1 + job->out->tbt_error) > job->req.tbt_s;
 }

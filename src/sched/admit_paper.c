@@ -1,6 +1,6 @@
 /*
  * The paper's admissions. TTFT and TBT are those of the decision; a deadline of 0 is none, and a prediction without an
- * error bound refuses nobody.
+ * error bound refuses no request.
  *
  *   baseline  at arrival the TTFT is judged; the TBT only when the prefill has ended, which then is wasted
  *   er        both at arrival, by the decode load of now; and the TBT once more after the prefill

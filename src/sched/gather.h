@@ -1,6 +1,6 @@
 /*
- * What of a prompt can be fetched, and from whom: segments of its blocks, each with the holders that send it fastest.
- * Made once for a decision; each candidate then weighs how far to fetch. Pure; memory is the scheduler's.
+ * The segments of a prompt's blocks that can be fetched, each with the holders that send it fastest. Made once for a
+ * decision; each candidate then weighs how far to fetch. Pure; memory is the scheduler's.
  */
 #ifndef KVCL_SCHED_GATHER_H
 #define KVCL_SCHED_GATHER_H

@@ -1,10 +1,10 @@
 /*
- * The scheduler inside: its state, one decision's view of the cluster, and what a policy is.
+ * The scheduler inside: its state, one decision's view of the cluster, and the shape of a policy.
  *
- * A decision runs in this order: the view (view.c) checks the instances and finds who holds what; the policy of
- * placement picks a prefill instance (place_*.c); the policy of decode picks a decode instance (decode_*.c); times are
- * predicted (times.c); the policy of admission judges (admit_*.c); runs are written (runs.c); the request is followed
- * (follow.c). Nothing allocates after kvcl_sched_create. One thread at a time.
+ * A decision runs in this order: the view (view.c) checks the instances and finds the runs that each holds; the policy
+ * of placement picks a prefill instance (place_*.c); the policy of decode picks a decode instance (decode_*.c); times
+ * are predicted (times.c); the policy of admission judges (admit_*.c); runs are written (runs.c); the request is
+ * followed (follow.c). Nothing allocates after kvcl_sched_create. One thread at a time.
  */
 #ifndef KVCL_SCHED_SCHED_H
 #define KVCL_SCHED_SCHED_H
@@ -33,7 +33,7 @@ typedef enum kvcl_policy_kind {
     KVCL_POLICY_KINDS
 } kvcl_policy_kind_t;
 
-/* Who of a queue runs before a new request: all, the shorter ones, or those with an earlier deadline. */
+/* The prefills of a queue that run before a new request: all, the shorter ones, or those with an earlier deadline. */
 typedef enum kvcl_queue_order { KVCL_ORDER_ARRIVAL, KVCL_ORDER_LENGTH, KVCL_ORDER_DEADLINE } kvcl_queue_order_t;
 
 typedef struct kvcl_policy_key {
@@ -69,7 +69,7 @@ typedef struct kvcl_policy {
     const char         *desc;
     const char         *source;
     kvcl_policy_key_t  keys[KVCL_POLICY_KEYS];
-    kvcl_queue_order_t order; /* QUEUE: who runs before a new request */
+    kvcl_queue_order_t order; /* QUEUE: which prefills run before a new request */
     /* PREFILL: sets pick, second and the candidates' scores. There is at least one candidate. */
     void   (*place)(kvcl_job_t *job, const double *arg);
     /* DECODE: sets dec. There is at least one candidate. */

@@ -1,6 +1,6 @@
 /*
- * The view of one decision: which reports are sound, who may prefill or decode, and the leading blocks that each one
- * holds. The arrays are the scheduler's, made once; an entry by id is of this decision if its stamp is.
+ * The view of one decision: the sound reports, the instances that may prefill or decode, and the leading blocks that
+ * each one holds. The arrays are the scheduler's, made once; an entry by id is of this decision if its stamp is.
  */
 #include "config.h"
 #include "sched/sched.h"

@@ -1,7 +1,7 @@
 /*
  * The slots of a job (rank_slots.h).
  *
- * Owns: ctx->slots, and the peers of communicators where a process has come. Locks: see slots.h.
+ * Owns: ctx->slots, and the peers of communicators where a process has come. Locks: see rank_slots.h.
  */
 #include "config.h"
 #include "slots/rank_slots.h"

@@ -1,6 +1,6 @@
 /*
  * The slots of a job: the ranks of its world, which are never renumbered. A job that starts with n processes has them
- * in slots 0 to n - 1; more slots (KVCL_SLOTS) are nobody's until a process joins (src/member). A process that joins
+ * in slots 0 to n - 1; more slots (KVCL_SLOTS) have no process until one joins (src/member). A process that joins
  * takes a free slot, or that of one that has ended: it is another peer then, in all communicators that have the slot.
  *
  * Collectives are numbered anew in a communicator into which a process has come: the one that has come does not know
@@ -44,11 +44,11 @@ kvcl_status_t kvcl_rank_slot_address(struct kvcl_context *ctx, int slot, const v
 /** Lock held. A process has come into the slot; peer NULL: this one. */
 void kvcl_rank_slot_come(struct kvcl_context *ctx, int slot, kvcl_peer_t *peer);
 
-/** Lock held. Who is in the slots now, by slot; then, in the communicators that have a slot of renewed (one bool each),
- * the numbering begins anew. */
+/** Lock held. Takes the processes that are in the slots now, by slot; in the communicators that have a slot of renewed
+ * (one bool each) the numbering begins anew. */
 void kvcl_rank_slots_view(struct kvcl_context *ctx, const uint64_t *incarnations, const bool *renewed);
 
-/** Lock held. What the processes in these slots add to the id of a communicator over them; 0: none of them has joined. */
+/** Lock held. The part of a communicator's id that comes from the processes in these slots; 0: none has joined. */
 uint64_t kvcl_rank_slots_epoch(struct kvcl_context *ctx, const int *slots, int n);
 
 #endif

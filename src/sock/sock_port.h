@@ -24,7 +24,7 @@ typedef struct kvcl_sock_port_params {
     const char    *at;     /* host:port */
     const char    *what;   /* the call or the setting, for sentences */
     const uint8_t *secret; /* 32 bytes; must outlive the port */
-    const uint8_t *id;     /* KVCL_SOCK_ID_LEN bytes: of all ports of this kind, since nobody knows one's own */
+    const uint8_t *id;     /* KVCL_SOCK_ID_LEN bytes: of all ports of this kind, since no client knows a port's own */
     size_t        question_len;
     /* In the port's thread. The answer, of 1 to KVCL_SOCK_ANSWER_MAX bytes, in memory of malloc(); NULL: the connection
      * is closed. The question is hostile only so far as whoever knows the secret is. */

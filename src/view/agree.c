@@ -165,7 +165,7 @@ static void ask_which(kvcl_agree_t *agree)
     }
 }
 
-/* Whoever has decided a round tells the others. */
+/* A rank that has decided a round tells the others. */
 static void give_all(kvcl_agree_t *agree)
 {
     kvcl_agree_round_t *round;

@@ -214,7 +214,7 @@ static void begin(kvcl_views_t *views, uint64_t now_ns)
     bool                first = (views->promised == 0) && (views->round == 0) &&
                                 (views->me == kvcl_rankset_next(&views->view.members, 0));
 
-    /* Who hears too few asks them first: they may live, and would accept to go. */
+    /* A leader without a quorum asks first: silent members may live, and would accept their own exclusion. */
     first = first && kvcl_views_has_quorum(views);
     memset(b, 0, sizeof(*b));
     b->dead     = views->detect.proven;

@@ -1,10 +1,10 @@
 /*
- * Revoked communicators, and the reliable flood of the word: the machine of one rank. Whoever hears of a revocation
- * first passes it on to all members, so that all living ones hear of it if one of them has, also if the rank that
- * revoked dies meanwhile. Messages come in and go out; no clock, no I/O, no allocation.
+ * Revoked communicators, and their reliable flood: the machine of one rank. A rank that gets a revocation for the first
+ * time sends it to all members, so that all living ones get it if one of them has, also if the rank that revoked dies
+ * meanwhile. Messages come in and go out; no clock, no I/O, no allocation.
  *
- * A revocation carries the members of its communicator: a rank that has not made it yet passes the word on all the
- * same, and finds it revoked when it makes it. KVCL_REVOKES_MAX are kept; then the oldest is forgotten for a new one.
+ * A revocation carries the members of its communicator: a rank that has not made it yet sends it on all the same, and
+ * finds it revoked when it makes it. KVCL_REVOKES_MAX are kept; then the oldest is forgotten for a new one.
  */
 #ifndef KVCL_VIEW_REVOKES_H
 #define KVCL_VIEW_REVOKES_H
@@ -42,7 +42,7 @@ bool kvcl_revokes_take(kvcl_revokes_t *revokes, uint64_t comm, const kvcl_rankse
 
 bool kvcl_revokes_has(const kvcl_revokes_t *revokes, uint64_t comm);
 
-/** Who was not told is told now, if possible. */
+/** Sends again to the members that could not be reached, if possible. */
 void kvcl_revokes_again(kvcl_revokes_t *revokes);
 
 /** What this slot was told may be lost. */

@@ -1,5 +1,5 @@
 /*
- * What the files of the prefix index (kvcl_sched_index.h) share.
+ * The structs and calls that the files of the prefix index (kvcl_sched_index.h) share.
  *
  * A block has a struct of one cache line, found by its key through a table of 64-bit words (idx_table.h). Its holders
  * are words of an instance's slot and a mask of tiers: five in the block, more in a list, many as a bitmap for each

@@ -3,8 +3,8 @@
  *
  * Time is cut into epochs. A reader counts itself in, at one of 64 pairs of counters, in the half of the epoch's
  * parity, and looks whether the epoch is still the same; if not, it tries the next. A writer retires what it has taken
- * out into the list of the epoch's parity. When no reader is left in the other half, what was retired there can be
- * reached by nobody: it is used again, and the next epoch begins. So something is used again after all readers of its
+ * out into the list of the epoch's parity. When no reader is left in the other half, no reader can reach the memory
+ * retired there: it is used again, and the next epoch begins. So something is used again after all readers of its
  * epoch and of the one before have left.
  *
  * Readers: any number of threads, no lock, no wait. A reader repeats only if an epoch began between two of its loads.

@@ -10,7 +10,7 @@
 
 enum { FIRST_CAP = 16 };
 
-/* Where the walk for an entry begins. Hashes are mixed by whoever made them, numbers are not. */
+/* Where the walk for an entry begins. Hashes are mixed already, numbers are not. */
 static uint64_t start(const kvcl_idx_held_t *held, uint64_t hash, uint32_t id)
 {
     uint64_t mixed = (held->hash != NULL) ? hash : id * UINT64_C(0x9e3779b97f4a7c15);

@@ -1,8 +1,8 @@
 /*
- * A store whose map follows the job's views (KVCL_VIEWS): who may own, and shards that move (dir/moves.h).
+ * A store whose map follows the job's views (KVCL_VIEWS): the right to own, and shards that move (dir/moves.h).
  *
- * A rank that has failed is not asked any more at once: its shards are looked up at their other homes. Who owns them
- * changes with the view. Engine lock held, except where marked.
+ * A rank that has failed is not asked any more at once: its shards are looked up at their other homes. Their owners
+ * change with the view. Engine lock held, except where marked.
  */
 #ifndef KVCL_STORE_HOME_FOLLOW_VIEWS_H
 #define KVCL_STORE_HOME_FOLLOW_VIEWS_H

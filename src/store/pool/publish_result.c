@@ -126,7 +126,7 @@ void kvcl_publish_give_up(kvcl_publish_t *publish, kvcl_status_t status)
     }
 }
 
-/* Who could not reach a quorum has not waited for a slow rank. */
+/* A put that could not reach a quorum has not waited for a slow rank. */
 static void judge_quorum(kvcl_publish_t *publish)
 {
     size_t i;

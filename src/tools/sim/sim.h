@@ -38,7 +38,7 @@ typedef struct sim_fault {
 typedef struct sim_config {
     const char         *policy;
     kvcl_sched_model_h model;       /* how fast instances are */
-    kvcl_sched_model_h guess;       /* what the scheduler believes; may be the same */
+    kvcl_sched_model_h guess;       /* the scheduler's model; may be the same */
     const char         *guess_path; /* for the log */
     uint32_t           prefill;     /* instances */
     uint32_t           decode;
