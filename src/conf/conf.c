@@ -123,8 +123,6 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_JOIN_AT", NULL, STRING, join_at, 0, 0, NULL,
         "with KVCL_VIEWS: host:port where processes that know the job's secret may join through this rank; rank r "
         "listens at port + r; port 0: a free one (kvcl_join_address); default: nowhere"),
-    ROW("KVCL_JOIN_HOLD", "no", BOOL, join_hold, 0, 0, NULL,
-        "with KVCL_JOIN: stay quiet until a member calls kvcl_comm_activate"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

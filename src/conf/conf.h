@@ -57,12 +57,11 @@ typedef struct kvcl_config {
     int64_t  slots;
     char     *join;
     char     *join_at;
-    int      join_hold;
 } kvcl_config_t;
 
 typedef enum { KVCL_FENCE_NO, KVCL_FENCE_KILL } kvcl_fence_t;
 
-enum { KVCL_CONFIG_ROWS = 47 };
+enum { KVCL_CONFIG_ROWS = 46 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

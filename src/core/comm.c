@@ -95,8 +95,7 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d of the other side has disconnected", rank);
     }
     if (atomic_load(&ctx->slots.quiet) && (rank != comm->rank)) {
-        return kvcl_fail(KVCL_ERR_RANK_FAILED, "this process waits to be activated: it has joined the job, and is no "
-                         "member yet");
+        return kvcl_fail(KVCL_ERR_RANK_FAILED, "this process joins the job, and is no member yet");
     }
     pthread_mutex_lock(&ctx->boot_lock);
     status = kvcl_rank_slot_address(ctx, slot, &blob, &len);

@@ -48,7 +48,7 @@ static void ask_all(kvcl_member_room_t *room)
     uint32_t        slot;
 
     room->ready = (who_lacks(room) == KVCL_SLOT_NONE);
-    out.flags   = (room->ready ? KVCL_JOIN_READY : 0u) | (room->hold ? KVCL_JOIN_HOLD : 0u);
+    out.flags   = room->ready ? KVCL_JOIN_READY : 0u;
     KVCL_RANKSET_EACH(&room->members, slot) {
         kvcl_peer_t *peer = (slot < room->n) ? room->ranks[slot].peer : NULL;
 
@@ -83,9 +83,6 @@ void kvcl_joiner_tick(kvcl_member_room_t *room, uint64_t now_ns)
     if ((room->views.state == KVCL_VIEWS_JOINING) && (now_ns - room->ask_ns >= KVCL_JOIN_AGAIN_NS)) {
         room->ask_ns = now_ns;
         ask_all(room);
-        if (room->ready && room->hold) {
-            kvcl_engine_notify(room->ctx);
-        }
     }
     if ((room->views.state == KVCL_VIEWS_MEMBER) && (room->told_view == room->views.view.number) &&
         all_are_there(room)) {
@@ -127,7 +124,7 @@ static bool is_over(void *arg)
 {
     const kvcl_member_room_t *room = arg;
 
-    return room->begun || room->excluded || (room->refused != KVCL_OK) || (room->hold && room->ready);
+    return room->begun || room->excluded || (room->refused != KVCL_OK);
 }
 
 /* Lock held. Why this process is no member. */
@@ -163,7 +160,7 @@ kvcl_status_t kvcl_joiner_wait(kvcl_member_room_t *room)
 
     (void)kvcl_engine_wait(ctx, is_over, room, kvcl_deadline_after(ctx->config.boot_timeout_ns));
     kvcl_lock(ctx);
-    if (!room->begun && !(room->hold && room->ready && (room->refused == KVCL_OK))) {
+    if (!room->begun) {
         status = failed(room);
     }
     kvcl_unlock(ctx);

@@ -57,7 +57,7 @@ static bool gives_way(const kvcl_member_rank_t *rank, const kvcl_peer_t *to, uin
 }
 
 static kvcl_status_t admit(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer, uint64_t incarnation,
-                           uint32_t flags, uint64_t now_ns)
+                           uint64_t now_ns)
 {
     kvcl_member_rank_t *rank = &room->ranks[slot];
 
@@ -70,7 +70,6 @@ static kvcl_status_t admit(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t 
     rank->next             = peer;
     rank->next_incarnation = incarnation;
     rank->next_ns          = now_ns;
-    rank->next_flags       = flags;
     return KVCL_OK;
 }
 
@@ -84,7 +83,7 @@ static void on_ask(kvcl_member_room_t *room, kvcl_peer_t *peer, const kvcl_msg_j
     if (room->views.state != KVCL_VIEWS_MEMBER) {
         return; /* it asks again, or others */
     }
-    out.status = member ? KVCL_OK : admit(room, slot, peer, incarnation, in->flags, now_ns);
+    out.status = member ? KVCL_OK : admit(room, slot, peer, incarnation, now_ns);
     out.view   = room->views.view.number;
     room->joins_refused += (out.status != KVCL_OK) ? 1 : 0;
     post(room, peer, &out, &room->views.view.members, sizeof(room->views.view.members));
@@ -192,7 +191,7 @@ void kvcl_joins_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     if ((room == NULL) || !room->started || room->excluded) {
         return;
     }
-    if ((msg->op >= room->n) || (in->slot >= room->n) || (in->flags > (KVCL_JOIN_READY | KVCL_JOIN_HOLD)) ||
+    if ((msg->op >= room->n) || (in->slot >= room->n) || (in->flags > KVCL_JOIN_READY) ||
         (len != ((in->kind == KVCL_JOIN_ANSWER) ? sizeof(members) : (in->kind == KVCL_JOIN_IS) ? len : 0))) {
         kvcl_am_malformed(ctx, peer, "a message about joining that no process sends");
         return;

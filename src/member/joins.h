@@ -9,8 +9,7 @@
  *                               <-         ANSWER: KVCL_OK, KVCL_ERR_BUSY (a living rank has the slot, or another
  *                                          process joins in it), the member's view and its members
  *   ASK, READY: all members have answered KVCL_OK
- *                               ->         views.h: kvcl_views_join(), which goes to the leader; unless HOLD, where
- *                                          kvcl_comm_activate() does that
+ *                               ->         views.h: kvcl_views_join(), which goes to the leader
  *                               <-         COMMIT, with the view that has it
  *
  * So each member has met it before a view has it. It begins when all members of its view are in that view: then each of
@@ -26,7 +25,7 @@
 #include "member/member.h"
 
 enum { KVCL_JOIN_ASK = 1, KVCL_JOIN_ANSWER, KVCL_JOIN_WHO, KVCL_JOIN_IS }; /* kinds */
-enum { KVCL_JOIN_READY = 1, KVCL_JOIN_HOLD = 2 };                           /* flags of ASK */
+enum { KVCL_JOIN_READY = 1 };                                               /* flags of ASK */
 
 #define KVCL_JOIN_AGAIN_NS (20 * KVCL_NS_PER_MS)  /* until ASK and WHO are sent again */
 #define KVCL_JOIN_STALE_NS (2 * KVCL_NS_PER_SEC)  /* after which a process that no longer asks has given up */
@@ -73,7 +72,7 @@ void kvcl_joiner_on_answer(kvcl_member_room_t *room, uint32_t slot, const kvcl_m
 kvcl_status_t kvcl_joiner_take_times(kvcl_member_room_t *room, const kvcl_config_t *config, const uint64_t *job)
     KVCL_MUST_CHECK;
 
-/** No lock held. Until this process is a member, or (KVCL_JOIN_HOLD) waits to be activated; KVCL_BOOT_TIMEOUT. */
+/** No lock held. Until this process is a member; KVCL_BOOT_TIMEOUT. */
 kvcl_status_t kvcl_joiner_wait(kvcl_member_room_t *room) KVCL_MUST_CHECK;
 
 #endif

@@ -48,7 +48,6 @@ typedef struct kvcl_member_rank {
     uint64_t           held_ns;
     kvcl_peer_t        *next;     /* a process that joins in this slot (joins.h); NULL: none */
     uint64_t           next_incarnation, next_ns; /* next_ns: when it has asked last */
-    uint32_t           next_flags;
     uint64_t           reserved_ns; /* until when the slot is given to no other process */
 } kvcl_member_rank_t;
 
@@ -97,7 +96,7 @@ typedef struct kvcl_member_room {
     uint64_t           who_ns;
     uint32_t           asked_last;
     /* joiner.c: this process joins */
-    bool               joining, hold, ready; /* ready: all members have welcomed it */
+    bool               joining, ready; /* ready: all members have welcomed it */
     kvcl_status_t      refused;
     uint64_t           ask_ns, members_view;
     kvcl_rankset_t     members, welcome; /* who they are, as they say; who has welcomed it */

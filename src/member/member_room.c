@@ -301,7 +301,6 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     room->me      = (uint32_t)ctx->boot->rank;
     room->parting = KVCL_SLOT_NONE;
     room->joining = (ctx->boot->join_times_ns != NULL);
-    room->hold    = room->joining && ctx->config.join_hold;
     room->wake_fd = room->event_fd = room->ask.fd = -1;
     kvcl_revoke_init(room);
     status        = kvcl_joiner_take_times(room, &ctx->config, ctx->boot->join_times_ns);

@@ -26,7 +26,7 @@ typedef struct kvcl_rank_slot {
 
 typedef struct kvcl_rank_slots {
     int         n;
-    _Atomic bool quiet; /* this process has joined, and is no member yet: it has nothing to do with other ranks */
+    _Atomic bool quiet; /* this process joins, and is no member yet: it has nothing to do with other ranks */
     kvcl_rank_slot_t *v;
 } kvcl_rank_slots_t;
 
