@@ -207,7 +207,7 @@ END_TEST
 /* Silent connections do not keep an honest one out, and no more are held than the port may hold. */
 START_TEST(silent_connections_are_dismissed)
 {
-    enum { SILENT = 3 * KVCL_DOOR_VISITORS };
+    enum { SILENT = 3 * KVCL_SOCK_VISITORS };
     kvcl_context_h ctx = alone(0), other = alone(0);
     char           where[KVCL_HOSTPORT_MAX];
     kvcl_comm_h    door = listen_at(ctx, "127.0.0.1:0", where), comm;
@@ -221,7 +221,7 @@ START_TEST(silent_connections_are_dismissed)
     ck_assert_int_eq(kvcl_context_connect(other, where, SECONDS(60), &comm), KVCL_OK);
     do { /* the end of a connection is readable */
         closed = poll(fds, SILENT, -1);
-    } while (closed < SILENT - KVCL_DOOR_VISITORS);
+    } while (closed < SILENT - KVCL_SOCK_VISITORS);
     do { /* and all of them when their time is up */
         closed = poll(fds, SILENT, 100);
     } while (closed < SILENT);
