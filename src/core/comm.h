@@ -60,8 +60,9 @@ uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base);
 
 kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
-/** The same for an operation: KVCL_ERR_REVOKED too. rank KVCL_ANY_SOURCE: of any. */
+/** The same for an operation: KVCL_ERR_REVOKED too. _any: rank may be KVCL_ANY_SOURCE. */
 kvcl_status_t kvcl_comm_check_op(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_comm_check_any(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
 /** Lock held: the id of a new communicator, which may have been revoked elsewhere already. */
 void          kvcl_comm_set_id(kvcl_comm_h comm, uint64_t id);
 

@@ -96,7 +96,7 @@ kvcl_status_t kvcl_notify_recv(kvcl_comm_h comm, void *buf, size_t cap, kvcl_rec
 {
     static const char call[]  = "kvcl_notify_recv";
     taking_t          taking  = {.comm = comm, .buf = buf, .cap = cap, .info = {.size = sizeof(kvcl_recv_info_t)}};
-    kvcl_status_t     status  = kvcl_comm_check_op(comm, KVCL_ANY_SOURCE, call);
+    kvcl_status_t     status  = kvcl_comm_check_any(comm, KVCL_ANY_SOURCE, call);
 
     if (status != KVCL_OK) {
         return status;
@@ -118,7 +118,7 @@ kvcl_status_t kvcl_notify_recv(kvcl_comm_h comm, void *buf, size_t cap, kvcl_rec
         return kvcl_wait_ended(comm->ctx, timeout_ns, call, "a notification");
     }
     if (taking.revoked) {
-        return kvcl_comm_check_op(comm, KVCL_ANY_SOURCE, call);
+        return kvcl_comm_check_any(comm, KVCL_ANY_SOURCE, call);
     }
     if (info != NULL) {
         kvcl_struct_out(info, &taking.info, sizeof(taking.info));

@@ -62,7 +62,7 @@ kvcl_status_t kvcl_probe(kvcl_comm_h comm, int rank, uint64_t tag, uint64_t time
 {
     static const char call[] = "kvcl_probe";
     probe_t           probe  = {.status = KVCL_INPROGRESS};
-    kvcl_status_t     status = kvcl_comm_check_op(comm, rank, call);
+    kvcl_status_t     status = kvcl_comm_check_any(comm, rank, call);
     char              what[128];
 
     if (status == KVCL_OK) {

@@ -195,7 +195,7 @@ static kvcl_status_t recv_begin(kvcl_comm_h comm, int rank, kvcl_call_id_t call,
 
     *from_p = NULL;
     if (rank == KVCL_ANY_SOURCE) {
-        status = kvcl_comm_check_op(comm, rank, kvcl_call_name(call));
+        status = kvcl_comm_check_any(comm, rank, kvcl_call_name(call));
         status = (status == KVCL_OK) ? kvcl_xfer_params(params, call, p) : status;
     } else {
         status = kvcl_xfer_begin(comm, rank, call, params, p, from_p);

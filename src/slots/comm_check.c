@@ -23,16 +23,31 @@ kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call)
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_comm_check_op(kvcl_comm_h comm, int rank, const char *call)
+static kvcl_status_t check_revoked(const struct kvcl_comm *comm, const char *call)
 {
-    kvcl_status_t status = (rank == KVCL_ANY_SOURCE) ? kvcl_handle_check(comm, KVCL_KIND_COMM, call)
-                                                     : kvcl_comm_check(comm, rank, call);
-
-    if ((status == KVCL_OK) && atomic_load_explicit(&comm->revoked, memory_order_relaxed)) {
+    if (atomic_load_explicit(&comm->revoked, memory_order_relaxed)) {
         return kvcl_fail(KVCL_ERR_REVOKED, "%s: the communicator was revoked (kvcl_comm_revoke): go on with "
                          "kvcl_comm_agree and kvcl_comm_shrink", call);
     }
-    return status;
+    return KVCL_OK;
+}
+
+kvcl_status_t kvcl_comm_check_op(kvcl_comm_h comm, int rank, const char *call)
+{
+    kvcl_status_t status = kvcl_comm_check(comm, rank, call);
+
+    return (status == KVCL_OK) ? check_revoked(comm, call) : status;
+}
+
+kvcl_status_t kvcl_comm_check_any(kvcl_comm_h comm, int rank, const char *call)
+{
+    kvcl_status_t status;
+
+    if (rank != KVCL_ANY_SOURCE) {
+        return kvcl_comm_check_op(comm, rank, call);
+    }
+    status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+    return (status == KVCL_OK) ? check_revoked(comm, call) : status;
 }
 
 void kvcl_comm_set_id(kvcl_comm_h comm, uint64_t id)
