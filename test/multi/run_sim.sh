@@ -9,7 +9,7 @@ sim="$top_builddir/src/tools/kvcl_sim --model $top_srcdir/contrib/sched/llama3-7
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 ring=${TEST_RING:-gate}
 
 # says NAME STATUS PATTERN COMMAND...: exit status, and a line of stdout or stderr.
@@ -90,17 +90,20 @@ says "picture" 0 'good' $sim --requests 200 --svg "$tmp/a.svg" --cdf
 says "the picture is SVG" 0 '</svg>' cat "$tmp/a.svg"
 
 # A slower network costs time; fewer nodes as well.
-$sim --requests 1000 --nic 10 --json >"$tmp/out" && slow=$(field queue_s)
+for nic in 10 800; do
+  $sim --requests 1000 --nic $nic --json | sed -n 's/.*"ttft_s": {[^}]*"mean": \([0-9.]*\).*/\1/p' >"$tmp/nic.$nic"
+done
+holds "a slower network costs time" "$(cat "$tmp/nic.10") > 2 * $(cat "$tmp/nic.800")"
 $sim --requests 1000 --prefill 2 --json >"$tmp/out"
 few=$(field queue_s)
 $sim --requests 1000 --prefill 16 --json >"$tmp/out"
 many=$(field queue_s)
-holds "fewer nodes have longer queues" "$few > 2 * $many && $slow >= 0"
+holds "fewer nodes have longer queues" "$few > 2 * $many"
 
 # Instances that die, join and slow down: only what was on the dead one is lost.
 $sim --requests 2000 --speed 3 --fault die:3@100,join:5@50,slow:1:3@20 --detect 2 --json >"$tmp/out"
 holds "few are lost" "$(field lost) > 0 && $(field lost) < 80"
-holds "some are decided again" "$(field decided_again) >= 0"
+holds "some are decided again" "$(field decided_again) > 0"
 $sim --requests 2000 --speed 3 --fault die:12@100 --json >"$tmp/out"
 holds "few are lost with a decode instance" "$(field lost) > 0 && $(field lost) < 80"
 
@@ -147,23 +150,23 @@ says "CSV" 0 'offered +3 ' $sim --trace "$tmp/good.csv"
 
 # The published traces.
 traces=${KVCL_TRACES:-$top_srcdir/../shared/traces}
-[ -f "$traces/synthetic_trace.jsonl" ] || traces=/work/shared/traces
 if [ -f "$traces/synthetic_trace.jsonl" ]; then
   part=
   [ "$ring" = night ] || part='--requests 2000'
   $sim --paper fig9 --trace "$traces" >"$tmp/fig9"
-  says "fig. 9 is within 0.04" 1 '' grep -E '[+-]0\.(0[4-9]|[1-9])' "$tmp/fig9"
+  holds "fig. 9 is within 0.04" "$(grep -cE '^(conversation|synthetic) .*[+-]0\.0[0-3][0-9]$' "$tmp/fig9") == 20"
   $sim --paper fig15 --trace "$traces" >"$tmp/out"
-  holds "fig. 15 is within 10% at 6P to 11P" "$(awk '/^ *([6-9]|1[01])P/ && ($(NF - 4) < 0.9 || $(NF - 4) > 1.1) { ++n }
-    END { print n + 0 }' "$tmp/out") == 0"
+  holds "fig. 15 is within 10% at 6P to 11P" "$(awk '/^ *([6-9]|1[01])P/ && $(NF - 4) >= 0.9 && $(NF - 4) <= 1.1 { ++n }
+    END { print n + 0 }' "$tmp/out") == 6"
   says "fig. 5" 0 '^7P' $sim --paper fig5 --trace "$traces" $part
   says "fig. 10" 0 'synthetic +global' $sim --paper fig10 --trace "$traces" $part
   says "fig. 13" 0 'no cache' $sim --paper fig13 --trace "$traces" $part
 else
   echo "SKIP: the published traces are not there"
+  skipped=1
 fi
 says "no traces" 1 'needs --trace FOLDER' $sim --paper fig15 --trace "$tmp"
 }
 
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
