@@ -13,6 +13,8 @@ class ViewEventKind(enum.IntEnum):
     FAILED = 3       # have ended, or are excluded by the VIEW that comes next; each once
     VIEW = 4         # the members of a new view
     EXCLUDED = 5     # this rank was excluded: its operations raise Stale
+    DRAINED = 6      # live, and go by the VIEW that comes next: deactivated, or they leave
+    JOINED = 8       # processes have joined in these slots by the VIEW that comes next
 
 
 class ViewEvent(NamedTuple):

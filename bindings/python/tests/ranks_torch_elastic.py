@@ -20,7 +20,7 @@ VICTIMS = [int(victim) for victim in sys.argv[4].split(",") if victim]
 LIVING = [rank for rank in range(SIZE) if rank not in VICTIMS]
 
 
-def ready():
+def ready(waits=True):
     """The test kills or stops the victims when all have said this: a quorum answers, so half of the ranks may die."""
     context, event = dist.group.WORLD._context, None
     while event is None or event.kind != kvcl.ViewEventKind.VIEW:
@@ -28,7 +28,7 @@ def ready():
         event = context.event()
     assert kvcl.torch.agree(True)
     print("ready", flush=True)
-    if RANK in VICTIMS:
+    if RANK in VICTIMS and waits:
         sys.stdin.readline()
 
 
@@ -146,7 +146,7 @@ def stopped():
         while True:
             try:
                 dist.all_reduce(torch.ones(1))
-            except (kvcl.Stale, kvcl.RankFailed):
+            except (kvcl.Stale, kvcl.RankFailed, kvcl.Revoked):
                 break
         try:
             kvcl.torch.sync_after_failure(timeout=30)
@@ -218,10 +218,91 @@ def reconfigure():
     assert kvcl.torch.agree(True)
 
 
+def revoke():
+    """Nobody waits for a rank that has given up; messages between two living ranks go on."""
+    ready(waits=False)
+    group, x, began = dist.group.WORLD, torch.zeros(1 << 20), time.monotonic()
+    try:
+        while True:
+            dist.broadcast(x, LIVING[0])
+    except kvcl.KvclError as error:
+        assert isinstance(error, (kvcl.RankFailed, kvcl.Revoked)), error
+    while not group.revoked:  # each hears of it
+        time.sleep(0.001)
+    try:
+        dist.barrier()
+        raise AssertionError("a collective of a revoked group was done")
+    except (kvcl.RankFailed, kvcl.Revoked):
+        pass
+    assert time.monotonic() - began < 50, "a rank waited for its deadline"
+    place = LIVING.index(RANK)
+    out, got = torch.full((5,), RANK), torch.zeros(5, dtype=torch.int64)
+    sent = dist.isend(out, LIVING[(place + 1) % len(LIVING)])
+    dist.recv(got, LIVING[place - 1])
+    sent.wait()
+    assert torch.equal(got, torch.full((5,), LIVING[place - 1]))
+    go_on()
+    assert not group.revoked
+    assert kvcl.torch.agree(True)
+
+
+def evict():
+    ready()
+    if RANK in VICTIMS:
+        try:
+            while True:
+                kvcl.torch.agree()
+        except (kvcl.Stale, kvcl.RankFailed):
+            return
+    status = kvcl.torch.ChangeStatus
+    if RANK == LIVING[0]:
+        epoch = kvcl.torch.get_current_epoch()
+        change = kvcl.torch.deactivate_ranks(None, VICTIMS)
+        assert change.status == status.APPLIED and change.new_epoch > epoch and change.dropped_ranks == [], change
+        change = kvcl.torch.deactivate_ranks(None, VICTIMS)
+        assert change.status == status.APPLIED_WITH_DROPPED_RANKS and change.dropped_ranks == VICTIMS, change
+        for wrong, error in (([RANK], kvcl.InvalidParam), ([SIZE], kvcl.UnknownRank)):
+            try:
+                kvcl.torch.deactivate_ranks(None, wrong)
+                raise AssertionError(f"{wrong} was taken")
+            except error:
+                pass
+    go_on()
+    queries()
+    holes()
+
+
+def rejoin():
+    """A killed rank comes back in its place as another process, in which KVCL_JOIN is set."""
+    if os.environ.get("KVCL_JOIN"):
+        kvcl.torch.join_group()
+    else:
+        ready()
+        go_on()
+        change = kvcl.torch.recover_ranks(None, VICTIMS)
+        assert (change.status, change.dropped_ranks) == (kvcl.torch.ChangeStatus.APPLIED, []), change
+    LIVING[:] = range(SIZE)
+    VICTIMS.clear()
+    group = dist.group.WORLD
+    assert group.participants == LIVING and kvcl.torch.get_active_ranks().tolist() == [1] * SIZE
+    for _ in range(10):
+        ok, x = step()
+        assert ok and x[0] == (1 << SIZE) - 1
+    holes()
+    out, got = torch.full((5,), RANK), torch.zeros(5, dtype=torch.int64)
+    sent = dist.isend(out, (RANK + 1) % SIZE)
+    dist.recv(got, (RANK - 1) % SIZE)
+    sent.wait()
+    assert torch.equal(got, torch.full((5,), (RANK - 1) % SIZE))
+    assert kvcl.torch.agree(True)
+
+
 def main():
-    dist.init_process_group("kvcl", init_method=f"file://{sys.argv[5]}/meet", rank=RANK, world_size=SIZE,
+    meet = f"file://{sys.argv[5]}/{os.environ.get('MEET', 'meet')}"
+    dist.init_process_group("kvcl", init_method=meet, rank=RANK, world_size=SIZE,
                             timeout=datetime.timedelta(seconds=100))
-    {"survive": survive, "stopped": stopped, "shrink": shrink, "reconfigure": reconfigure}[SCENARIO]()
+    {"survive": survive, "stopped": stopped, "shrink": shrink, "reconfigure": reconfigure, "revoke": revoke,
+     "evict": evict, "rejoin": rejoin}[SCENARIO]()
     print("right", flush=True)
     sys.stdout.flush()
     os._exit(0) if RANK in VICTIMS else dist.destroy_process_group()

@@ -1,9 +1,11 @@
 """kvcl.torch when ranks die: ranks_torch_elastic.py is what each rank runs; here they are killed and stopped."""
 
+import contextlib
 import faulthandler
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -23,12 +25,16 @@ def slow_to_load(no_hang):
 class Ranks:
     """Processes that meet by a file; what is left of them is killed at the end."""
 
-    def __init__(self, scenario, size, victims, folder):
-        env = dict(os.environ, KVCL_VIEWS="yes", OMP_NUM_THREADS="1")
+    def __init__(self, scenario, size, victims, folder, **settings):
+        self.env = dict(os.environ, KVCL_VIEWS="yes", OMP_NUM_THREADS="1", **settings)
         self.victims = victims
-        self.all = [subprocess.Popen([sys.executable, os.path.join(HERE, "ranks_torch_elastic.py"), scenario, str(rank),
-                                      str(size), ",".join(map(str, victims)), str(folder)], env=env, text=True,
-                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in range(size)]
+        self.program = [sys.executable, os.path.join(HERE, "ranks_torch_elastic.py"), scenario]
+        self.rest = [str(size), ",".join(map(str, victims)), str(folder)]
+        self.all = [self.start(rank) for rank in range(size)]
+
+    def start(self, rank, **settings):
+        return subprocess.Popen([*self.program, str(rank), *self.rest], env=dict(self.env, **settings), text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self):
         return self
@@ -87,3 +93,49 @@ def test_a_smaller_group(scenario, tmp_path):
         ranks.send(signal.SIGKILL)
         ranks.said("right", ranks.living)
         assert [rank.wait(timeout=100) for rank in ranks.living] == [0, 0, 0]
+
+
+def test_ranks_do_not_wait_for_those_that_gave_up(tmp_path):
+    with Ranks("revoke", 4, [3], tmp_path) as ranks:
+        ranks.said("ready")
+        ranks.send(signal.SIGKILL)
+        ranks.said("right", ranks.living)
+        assert [rank.wait(timeout=100) for rank in ranks.living] == [0, 0, 0]
+
+
+def test_a_living_rank_is_evicted(tmp_path):
+    with Ranks("evict", 4, [1], tmp_path) as ranks:
+        ranks.said("ready")
+        ranks.tell([ranks.all[1]])
+        ranks.said("right")
+        assert [rank.wait(timeout=100) for rank in ranks.all] == [0, 0, 0, 0]
+
+
+def free_ports(n):
+    """The first of n free ports in a row."""
+    for first in range(20000 + os.getpid() % 10000, 60000, n):
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + n):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                return first
+            except OSError:
+                pass
+    raise RuntimeError("no free ports")
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_killed_rank_comes_back_in_its_place(victim, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(os.urandom(32))
+    secret.chmod(0o600)
+    port = free_ports(4)
+    with Ranks("rejoin", 4, [victim], tmp_path, KVCL_SECRET_FILE=str(secret), KVCL_NET="lo",
+               KVCL_JOIN_AT=f"127.0.0.1:{port}") as ranks:
+        ranks.said("ready")
+        ranks.send(signal.SIGKILL)
+        ranks.all[victim].wait()
+        ports = ",".join(f"127.0.0.1:{port + rank}" for rank in range(4))
+        ranks.all.append(ranks.start(victim, KVCL_JOIN=ports, MEET="alone"))
+        ranks.said("right", ranks.living)
+        assert [rank.wait(timeout=100) for rank in ranks.living] == [0, 0, 0, 0]

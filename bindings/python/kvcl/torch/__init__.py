@@ -26,25 +26,35 @@ Ranks may die (KVCL_VIEWS=yes on all ranks). A group keeps its numbers, and its 
         kvcl.torch.sync_after_failure()  # collectives run over those
         ...                              # repeat the step
 
+A collective that fails since a rank has (RankFailed) ends those of all others (Revoked), so that nobody waits for a
+rank that has given up; all do until sync_after_failure(). send and recv with living ranks go on.
+
+deactivate_ranks() takes living ranks out. A process that was started anew with KVCL_JOIN (kvcl_view.h; with
+KVCL_SECRET_FILE, as all ranks, whose KVCL_JOIN_AT it names) takes the place of a rank that has ended. It calls
+init_process_group with that rank, the same world_size and a store of its own, and then join_group(); all members call
+activate_ranks(). Groups made before are not in it: make them anew. Leave a job by Context.leave().
+
 The names are those of Mooncake's process group, and what asks for a state is local, without a message. shrink() makes a
 smaller group with new numbers instead. Do not name rank 0 in recovery code: it may be the one that is gone.
 """
 
 import hashlib
+import os
 from typing import Any, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .. import Context
-from ._elastic import Elastic, ReconfigureOptions, Sync
+from ._elastic import Change, ChangeStatus, Elastic, ReconfigureOptions, Sync
 from ._work import Work
 from ._world import register
 
 ProcessGroup = Elastic  # what init_process_group("kvcl") and new_group(backend="kvcl") return
 
-__all__ = ["ProcessGroup", "ReconfigureOptions", "Sync", "Work", "agree", "get_active_ranks", "get_current_epoch",
-           "get_num_synced_ranks", "get_peer_state", "shrink", "sync_after_failure"]
+__all__ = ["Change", "ChangeStatus", "ProcessGroup", "ReconfigureOptions", "Sync", "Work", "activate_ranks", "agree",
+           "deactivate_ranks", "get_active_ranks", "get_current_epoch", "get_num_synced_ranks", "get_peer_state",
+           "join_group", "recover_ranks", "shrink", "sync_after_failure"]
 
 
 def _of(group: Any) -> Elastic:
@@ -85,6 +95,27 @@ def sync_after_failure(group: Any = None, timeout: Optional[float] = None) -> Sy
     return _of(group).sync_after_failure(timeout)
 
 
+def deactivate_ranks(group: Any, ranks: Sequence[int], timeout: Optional[float] = None) -> Change:
+    """Take living ranks, not this one, out of the job. One member calls it; all that stay call sync_after_failure()
+    then. It takes about KVCL_DEAD."""
+    return _of(group).deactivate_ranks(ranks, timeout)
+
+
+def activate_ranks(group: Any, ranks: Sequence[int], timeout: Optional[float] = None) -> Change:
+    """The group's collectives go on with ranks that have joined too, once they have. Collective over the members; the
+    ranks that have joined call join_group()."""
+    return _of(group).activate_ranks(ranks, timeout)
+
+
+recover_ranks = activate_ranks
+
+
+def join_group(group: Any = None, timeout: Optional[float] = None) -> None:
+    """In a process that has joined in a rank's place: take part in the group's collectives. It waits for the members'
+    activate_ranks()."""
+    _of(group).join_group(timeout)
+
+
 def shrink(group: Any = None, timeout: Optional[float] = None) -> Elastic:
     """A group of the living ranks of this one, numbered anew in their order, for all calls of torch.distributed.
     Collective over the living. destroy_process_group() ends it."""
@@ -100,9 +131,11 @@ def _create(opts: Any, _: Any) -> Elastic:
     default = dist.group.WORLD if dist.is_initialized() else None
     if ranks and isinstance(default, Elastic):
         return Elastic(default.comm.create(ranks), None, opts.timeout, default.incarnation)
-    context = Context(oob=opts.store, rank=opts.group_rank, size=opts.group_size)
+    joins = bool(os.environ.get("KVCL_JOIN"))
+    context = (Context(boot="join", rank=opts.group_rank) if joins else
+               Context(oob=opts.store, rank=opts.group_rank, size=opts.group_size))
     incarnation = hashlib.sha256(context.address.encode()).hexdigest()[:32]
-    return Elastic(context.world, context, opts.timeout, incarnation)
+    return Elastic(context.world, context, opts.timeout, incarnation, joins)
 
 
 dist.Backend.register_backend("kvcl", _create, extended_api=True, devices=["cpu", "cuda"])

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from .. import Comm, Context, InvalidParam, KvclError, RankState, Stale, wait_all
+from .. import Comm, Context, InvalidParam, KvclError, NoQuorum, RankState, Stale, TimedOut, wait_all
 from ._group import Group
-from ._live import Live, left, survivors
+from ._live import Live, entered, left, survivors, whole
 from ._world import renumber
 from ._work import Work
 
@@ -22,6 +22,26 @@ class Sync(enum.Enum):
 
     RECONCILED = "Reconciled"  # the collectives go on with other ranks than before
     NO_PENDING = "NoPending"   # with the same ones
+
+
+class ChangeStatus(enum.Enum):
+    """What a change of the members has come to."""
+
+    APPLIED = "Applied"
+    APPLIED_WITH_DROPPED_RANKS = "AppliedWithDroppedRanks"  # not for all that were asked for
+    REJECTED = "Rejected"  # not by its deadline, or without a quorum
+
+
+class Change(NamedTuple):
+    """Of deactivate_ranks() and activate_ranks()."""
+
+    status: ChangeStatus
+    new_epoch: int  # the number of this rank's view now
+    dropped_ranks: List[int]  # of those that were asked for
+
+
+def _change(epoch: int, dropped: List[int]) -> Change:
+    return Change(ChangeStatus.APPLIED_WITH_DROPPED_RANKS if dropped else ChangeStatus.APPLIED, epoch, dropped)
 
 
 class ReconfigureOptions(NamedTuple):
@@ -37,8 +57,9 @@ class Elastic(Group):
     """A group whose ranks may die. Its numbers never change; collectives have holes where ranks are missing, and the
     parts of these ranks in outputs keep what they have. All of it needs KVCL_VIEWS=yes (kvcl_view.h)."""
 
-    def __init__(self, comm: Comm, context: Optional[Context], timeout: datetime.timedelta, incarnation: str) -> None:
-        super().__init__(comm, context, timeout)
+    def __init__(self, comm: Comm, context: Optional[Context], timeout: datetime.timedelta, incarnation: str,
+                 joined: bool = False) -> None:
+        super().__init__(comm, context, timeout, joined)
         self.incarnation = incarnation  # of this process, in handles
         self._made: Dict[Tuple[int, ...], int] = {}  # communicators made by reconfigure(), of each list of ranks
         self._base = comm  # of whose ranks handles tell
@@ -67,7 +88,40 @@ class Elastic(Group):
         """The number of the present view."""
         return self.comm.view
 
+    @property
+    def revoked(self) -> bool:
+        """A collective of this group has failed since a rank has, here or at another rank: until sync_after_failure()
+        all raise Revoked, here and there, so that nobody waits for a rank that has given up."""
+        return self._live.comm.is_revoked()
+
+    # ---- one member ----
+
+    def deactivate_ranks(self, ranks: Sequence[int], timeout: Optional[float] = None) -> Change:
+        """Take living ranks out of the job. One member calls it; all that stay call sync_after_failure() then. Calls
+        of those that go raise Stale. dropped_ranks: were no members before. Rejected: the view has not come in time, or
+        no quorum answers; they go all the same when it can."""
+        try:
+            return _change(*self.comm.deactivate(ranks, self._seconds(timeout)))
+        except (NoQuorum, TimedOut):
+            return Change(ChangeStatus.REJECTED, self.comm.view, list(ranks))
+
     # ---- collective over the living ----
+
+    def activate_ranks(self, ranks: Sequence[int], timeout: Optional[float] = None) -> Change:
+        """Collectives go on with ranks that have joined (KVCL_JOIN) too. All members make the call, and each of these
+        ranks join_group(). dropped_ranks: have not joined in time. Rejected: the members did not agree in time, or have
+        no quorum."""
+        until = time.monotonic() + self._seconds(timeout)
+        try:
+            entered(self.comm, ranks, until)
+            self.sync_after_failure(left(until))
+        except (NoQuorum, TimedOut):
+            return Change(ChangeStatus.REJECTED, self.comm.view, list(ranks))
+        return _change(self.comm.view, [rank for rank in ranks if rank not in self._live.ranks])
+
+    def join_group(self, timeout: Optional[float] = None) -> None:
+        """In a process that has joined: what the members do by activate_ranks(), before any other call."""
+        self.sync_after_failure(timeout)
 
     def agree(self, ok: bool = True, timeout: Optional[float] = None) -> bool:
         """Whether ok was true at all living ranks. The same at all, whichever ranks die meanwhile."""
@@ -79,7 +133,7 @@ class Elastic(Group):
         agree(); what is still in flight with the dead has ended by then, or ends by its deadline."""
         comm, ranks = survivors(self.comm, self._seconds(timeout))
         before = self._live
-        self._live = Live(comm, ranks, self.size())
+        self._live = Live(comm, ranks, self.size(), True)
         self._retire(before.comm)
         return Sync.NO_PENDING if ranks == before.ranks else Sync.RECONCILED
 
@@ -122,10 +176,9 @@ class Elastic(Group):
         seconds = opts.timeout.total_seconds() if opts.timeout is not None else -1.0
         until = time.monotonic() + (seconds if seconds > 0 else self._timeout.total_seconds())
         ranks = [self._rank_of(handle) for handle in opts.handles]
-        comm = self._meet(int(opts.uuid), list(opts.handles), ranks, until)
+        comm, live = self._meet(int(opts.uuid), list(opts.handles), ranks, until)
         before = (self._live.comm, self.comm)
-        self.comm = comm
-        self._live = Live(comm, range(comm.size), comm.size)
+        self.comm, self._live = comm, live
         for old in before:
             self._retire(old)
         renumber(self, ranks)
@@ -137,8 +190,8 @@ class Elastic(Group):
             raise InvalidParam(f"reconfigure: {handle!r} is no handle of a rank of this job")
         return int(parts[1])
 
-    def _meet(self, uuid: int, handles: List[str], ranks: List[int], until: float) -> Comm:
-        """A communicator of these ranks, once each has told all others that it makes the same call."""
+    def _meet(self, uuid: int, handles: List[str], ranks: List[int], until: float) -> Tuple[Comm, Live]:
+        """Communicators of these ranks, once each has told all others that it makes the same call."""
         if handles.count(self.get_reconfigure_handle()) != 1 or len(set(ranks)) != len(ranks):
             raise InvalidParam(f"reconfigure: this rank, {self.get_reconfigure_handle()}, must be in the list once, as "
                                "all others")
@@ -156,18 +209,25 @@ class Elastic(Group):
             made = max(made, int(number))
         return self._make(ranks, made, until)
 
-    def _make(self, ranks: List[int], number: int, until: float) -> Comm:
-        """The communicator of this number: all ranks of the list make as many, whichever attempts have failed."""
+    def _make(self, ranks: List[int], number: int, until: float) -> Tuple[Comm, Live]:
+        """The communicators of this number: all ranks of the list make as many, whichever attempts have failed."""
         key = tuple(ranks)
         while True:
             comm = self._base.create(ranks)
+            live = whole(comm)
             self._made[key] = self._made.get(key, 0) + 1
             if self._made[key] > number:
                 break
-            comm.close()
+            self._close(comm, live)
         try:
             comm.barrier(left(until))
         except KvclError:
-            comm.close()
+            self._close(comm, live)
             raise
-        return comm
+        return comm, live
+
+    @staticmethod
+    def _close(comm: Comm, live: Live) -> None:
+        if live.comm is not comm:
+            live.comm.close()
+        comm.close()

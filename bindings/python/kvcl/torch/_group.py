@@ -8,18 +8,19 @@ import torch
 import torch.distributed as dist
 
 from .. import ANY_SOURCE, Comm, Context, Request
-from ._live import Live
+from ._live import Live, whole
 from ._tensors import bytes_of, one_of, op_of, root_of, stream_of
-from ._work import Finisher, Work
+from ._work import Finisher, Message, Work
 
 
 class Group(dist.ProcessGroup):
     """Ranks with fixed numbers, and a communicator of those that take part in collectives: _live."""
 
-    def __init__(self, comm: Comm, context: Optional[Context], timeout: datetime.timedelta) -> None:
+    def __init__(self, comm: Comm, context: Optional[Context], timeout: datetime.timedelta,
+                 joined: bool = False) -> None:
         super().__init__(comm.rank, comm.size)
         self.comm = comm
-        self._live = Live(comm, range(comm.size), comm.size)
+        self._live = Live(comm, range(comm.size), comm.size, False) if joined else whole(comm)
         self._context = context  # the group that owns it closes it
         self._timeout = timeout
         self._futures: Optional[Finisher] = None
@@ -86,9 +87,9 @@ class Group(dist.ProcessGroup):
 
     def _reduce_into(self, source: torch.Tensor, target: torch.Tensor, opts: Any, seconds: float) -> Request[None]:
         same = source is target
-        return self._live.comm.all_reduce(bytes_of(source), op_of(opts), out=None if same else bytes_of(target),
-                                    dtype="u8" if source.dtype == torch.bool else str(source.dtype), timeout=seconds,
-                                    stream=stream_of(source))
+        return self._live.post(Comm.all_reduce, bytes_of(source), op_of(opts), out=None if same else bytes_of(target),
+                               dtype="u8" if source.dtype == torch.bool else str(source.dtype), timeout=seconds,
+                               stream=stream_of(source))
 
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         return self.allreduce_coalesced([one_of(tensors)], opts)
@@ -116,12 +117,12 @@ class Group(dist.ProcessGroup):
         whole = self._into(tensor, after)
         if whole is not tensor:
             whole.copy_(tensor)
-        request = self._live.comm.bcast_bytes(self._live.root(root_of(opts)), bytes_of(whole),
-                                              timeout=self._limit(opts), stream=stream_of(whole))
+        request = self._live.post(Comm.bcast_bytes, self._live.root(root_of(opts)), bytes_of(whole),
+                                  timeout=self._limit(opts), stream=stream_of(whole))
         return Work(self, [request], [tensor], after if root_of(opts) != self.rank() else [])
 
     def barrier(self, opts: Any = None) -> Work:
-        return Work(self, [self._live.comm.ibarrier(timeout=self._limit(opts))], [])
+        return Work(self, [self._live.post(Comm.ibarrier, timeout=self._limit(opts))], [])
 
     # ---- a part for each rank ----
 
@@ -130,8 +131,8 @@ class Group(dist.ProcessGroup):
         after: List[Callable[[], Any]] = []
         source, whole = tensor.contiguous(), self._into(output, after, keep=not self._live.whole)
         raw, steps = self._spread(bytes_of(whole), "all_gather")
-        request = self._live.comm.all_gather_into(bytes_of(source), raw, timeout=self._limit(opts),
-                                                  stream=stream_of(tensor))
+        request = self._live.post(Comm.all_gather_into, bytes_of(source), raw, timeout=self._limit(opts),
+                                  stream=stream_of(tensor))
         return Work(self, [request], [output], [*steps, *after])
 
     def _spread(self, raw: torch.Tensor, what: str) -> "tuple[torch.Tensor, List[Callable[[], Any]]]":
@@ -200,8 +201,8 @@ class Group(dist.ProcessGroup):
         tensor, parts = one_of(tensors), self._live.pick(outputs[0], "all_gather")
         after: List[Callable[[], Any]] = []
         flat = self._parts(tensor, parts, "all_gather", after)
-        request = self._live.comm.all_gather_into(bytes_of(tensor.contiguous()), bytes_of(flat),
-                                                  timeout=self._limit(opts), stream=stream_of(tensor))
+        request = self._live.post(Comm.all_gather_into, bytes_of(tensor.contiguous()), bytes_of(flat),
+                                  timeout=self._limit(opts), stream=stream_of(tensor))
         return Work(self, [request], list(outputs[0]), [lambda: self._give(flat, parts), *after])
 
     def allgather_coalesced(self, outputs: List[List[torch.Tensor]], tensors: List[torch.Tensor],
@@ -218,9 +219,9 @@ class Group(dist.ProcessGroup):
         here = root_of(opts) == self.rank()
         parts = self._live.pick(outputs[0], "gather") if here else []
         flat = self._parts(tensor, parts, "gather", after) if here else None
-        request = self._live.comm.gather(root, bytes_of(tensor.contiguous()),
-                                         None if flat is None else bytes_of(flat), timeout=self._limit(opts),
-                                         stream=stream_of(tensor))
+        request = self._live.post(Comm.gather, root, bytes_of(tensor.contiguous()),
+                                  None if flat is None else bytes_of(flat), timeout=self._limit(opts),
+                                  stream=stream_of(tensor))
         return Work(self, [request], list(outputs[0]) if here else [],
                     [lambda: self._give(flat, parts), *after] if flat is not None else [])
 
@@ -229,9 +230,9 @@ class Group(dist.ProcessGroup):
         output, after = one_of(outputs), []  # type: ignore[var-annotated]
         root = self._live.root(root_of(opts))
         flat = self._take(output, tensors[0], "scatter", after) if root_of(opts) == self.rank() else None
-        request = self._live.comm.scatter(root, None if flat is None else bytes_of(flat),
-                                          bytes_of(self._into(output, after)), timeout=self._limit(opts),
-                                          stream=stream_of(output))
+        request = self._live.post(Comm.scatter, root, None if flat is None else bytes_of(flat),
+                                  bytes_of(self._into(output, after)), timeout=self._limit(opts),
+                                  stream=stream_of(output))
         return Work(self, [request], [output], after)
 
     def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor,
@@ -246,8 +247,8 @@ class Group(dist.ProcessGroup):
         """source: the bytes of a row for each rank that takes part."""
         after: List[Callable[[], Any]] = []
         dtype = "u8" if output.dtype == torch.bool else str(output.dtype)
-        request = self._live.comm.reduce_scatter(source, bytes_of(self._into(output, after)), op_of(opts), dtype=dtype,
-                                                 timeout=self._limit(opts), stream=stream_of(source))
+        request = self._live.post(Comm.reduce_scatter, source, bytes_of(self._into(output, after)), op_of(opts),
+                                  dtype=dtype, timeout=self._limit(opts), stream=stream_of(source))
         return Work(self, [request], [output], after)
 
     def reduce_scatter(self, outputs: List[torch.Tensor], tensors: List[List[torch.Tensor]],
@@ -277,15 +278,15 @@ class Group(dist.ProcessGroup):
         whole, source = self._into(output, after, keep=not self._live.whole), tensor.contiguous()
         if not output_sizes and not input_sizes:
             raw, steps = self._spread(bytes_of(whole), "all_to_all")
-            request = self._live.comm.all_to_all(self._gathered(bytes_of(source), "all_to_all"), raw,
-                                                 timeout=self._limit(opts), stream=stream_of(source))
+            request = self._live.post(Comm.all_to_all, self._gathered(bytes_of(source), "all_to_all"), raw,
+                                      timeout=self._limit(opts), stream=stream_of(source))
             return Work(self, [request], [output], [*steps, *after])
         taken, given = self._row_bytes(whole, output_sizes), self._row_bytes(source, input_sizes)
         if not self._live.whole:
             return self._exchange(self._cut(bytes_of(whole), taken), self._cut(bytes_of(source), given), opts,
                                   [output], after)
-        request = self._live.comm.all_to_all(bytes_of(source), bytes_of(whole), lengths=given, out_lengths=taken,
-                                             timeout=self._limit(opts), stream=stream_of(source))
+        request = self._live.post(Comm.all_to_all, bytes_of(source), bytes_of(whole), lengths=given, out_lengths=taken,
+                                  timeout=self._limit(opts), stream=stream_of(source))
         return Work(self, [request], [output], after)
 
     def _row_bytes(self, tensor: torch.Tensor, rows: List[int]) -> List[int]:
@@ -312,8 +313,9 @@ class Group(dist.ProcessGroup):
         lengths = [t.numel() * t.element_size() for t in targets]
         flat = torch.empty(sum(lengths), dtype=torch.uint8, device=outputs[0].device)
         source = torch.cat([bytes_of(t.contiguous()) for t in sources])
-        request = self._live.comm.all_to_all(source, flat, lengths=[t.numel() * t.element_size() for t in sources],
-                                             out_lengths=lengths, timeout=self._limit(opts), stream=stream_of(source))
+        request = self._live.post(Comm.all_to_all, source, flat,
+                                  lengths=[t.numel() * t.element_size() for t in sources], out_lengths=lengths,
+                                  timeout=self._limit(opts), stream=stream_of(source))
 
         def give() -> None:
             for tensor, part in zip(targets, flat.split(lengths)):
@@ -323,14 +325,14 @@ class Group(dist.ProcessGroup):
 
     def send(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor = one_of(tensors).contiguous()
-        return Work(self, [self.comm.send_bytes(rank, tag & 0xffffffff, bytes_of(tensor),
-                                                timeout=self._timeout.total_seconds())], [tensor])
+        return Message(self, [self.comm.send_bytes(rank, tag & 0xffffffff, bytes_of(tensor),
+                                                   timeout=self._timeout.total_seconds())], [tensor])
 
     def recv(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor, after = one_of(tensors), []  # type: ignore[var-annotated]
         request = self.comm.recv_bytes(rank, tag & 0xffffffff, bytes_of(self._into(tensor, after)),
                                        timeout=self._timeout.total_seconds())
-        return Work(self, [request], [tensor], after)
+        return Message(self, [request], [tensor], after)
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
         return self.recv(tensors, ANY_SOURCE, tag)

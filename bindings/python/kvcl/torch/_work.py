@@ -8,7 +8,8 @@ from typing import Any, Callable, List, Optional, Protocol, Sequence
 import torch
 import torch.distributed as dist
 
-from .. import Request
+from .. import RankFailed, Request
+from ._live import Live
 
 
 class Finisher(threading.Thread):
@@ -30,16 +31,21 @@ class Finisher(threading.Thread):
 class WorkOwner(Protocol):
     """The group."""
 
+    _live: Live
+
     def finisher(self) -> Finisher: ...
 
 
 class Work(dist.Work):
-    """A collective, send or recv in flight: some requests, and what is to be done once they are complete."""
+    """A collective in flight: some requests, and what is to be done once they are complete."""
+
+    _revokes = True  # a rank that has failed ends the collectives of all
 
     def __init__(self, group: "WorkOwner", requests: List[Request[Any]], result: List[torch.Tensor],
                  after: Sequence[Callable[[], Any]] = (), keep: Any = None) -> None:
         super().__init__()
         self._group = group
+        self._live = group._live
         self._requests = requests
         self._result = result
         self._after = list(after)
@@ -65,6 +71,8 @@ class Work(dist.Work):
                 if any(not request.done() for request in self._requests):
                     raise  # a wait that ended early
                 self._error = error
+                if self._revokes and isinstance(error, RankFailed):
+                    self._live.revoke()
             self._over = True
             self._keep = None
             self._after = []
@@ -131,3 +139,9 @@ class Work(dist.Work):
             self._future.set_result(self._result)
         else:
             self._future.set_exception(self._error)
+
+
+class Message(Work):
+    """A send or recv: nobody else waits for it."""
+
+    _revokes = False
