@@ -107,11 +107,13 @@ typedef enum kvcl_phase {
 KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_MUST_CHECK;
 
 /**
- * This rank leaves the job: first the rooms hand over what only it has, and it gets KVCL_EVENT_DRAINED; then it asks to
- * go. The others get KVCL_EVENT_DRAINED for it, and a view without it, no failure. That takes about KVCL_DEAD, in which
- * its lease ends. When the call returns KVCL_OK, this rank is excluded: its operations end with KVCL_ERR_STALE, and only
- * kvcl_finalize() remains. If all ranks leave, the last view stays, and each call returns when it knows that. Without
- * this call kvcl_finalize() is a failure to the others, known at once. Blocks; not from a callback; any other thread.
+ * This rank leaves the job: it gets KVCL_EVENT_DRAINED, and asks to go. The others get KVCL_EVENT_DRAINED for it, and a
+ * view without it, no failure. That takes about KVCL_DEAD, in which its lease ends. When the call returns KVCL_OK, this
+ * rank is excluded: its operations end with KVCL_ERR_STALE, and only kvcl_finalize() remains. If all ranks leave, the
+ * last view stays, and each call returns when it knows that. Without this call kvcl_finalize() is a failure to the
+ * others, known at once. Blocks; not from a callback; any other thread.
+ *
+ * It does not hand over the blocks of a store that only this rank holds: call kvcl_store_drain() first.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER.
  * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded);
  *         KVCL_ERR_INVALID_PARAM. An error of a hand-over, such as KVCL_ERR_TIMED_OUT: it stays a member, without the

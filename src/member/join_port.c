@@ -1,8 +1,8 @@
 /*
  * The port where processes ask to join through this rank (KVCL_JOIN_AT; enter/join_wire.h has what is said).
  *
- * Owns: room->port. The port's thread answers, under the engine lock. A slot that was given to a process that named none
- * is not given to another one for a moment, so that several find slots of their own.
+ * Owns: room->port. The port's thread answers, under the engine lock. A slot that was given to a process that named
+ * none is not given to another one for a moment, so that several find slots of their own.
  */
 #include "config.h"
 #include "enter/join_wire.h"

@@ -1,8 +1,8 @@
 /*
  * Processes that join: both sides (member.h has the room).
  *
- * A process that joins has asked a member's port for a slot and for the members' addresses (enter/join_wire.h). It makes
- * a session with each member, and then asks each of them, again and again:
+ * A process that joins has asked a member's port for a slot and for the members' addresses (enter/join_wire.h). It
+ * makes a session with each member, and then asks each of them, again and again:
  *
  *   joining                                member
  *   ASK: its slot               ->

@@ -164,7 +164,8 @@ static void hear(kvcl_member_room_t *room, uint64_t now_ns)
 static void begin(kvcl_member_room_t *room, uint64_t now_ns)
 {
     kvcl_assert_locked(room->ctx);
-    if (!room->begun && !room->joining && (room->views.view.number == 1) && kvcl_views_has_lease(&room->views, now_ns)) {
+    if (!room->begun && !room->joining && (room->views.view.number == 1) &&
+        kvcl_views_has_lease(&room->views, now_ns)) {
         kvcl_member_event(room, KVCL_EVENT_VIEW, &room->views.view.members);
         room->begun = true;
     }

@@ -33,7 +33,7 @@ static void fence_silent(kvcl_member_room_t *room, uint64_t now_ns)
 
 /* Does this rank hear none of the others, while the kernel shows that some of this host live? The messages of a host go
  * through memory that all of its ranks write to: one that is killed while it writes can leave a hole behind which
- * nothing is read any more. The others hear this rank, so they do not exclude it; and the lowest one would lead them. */
+ * nothing is read any more. The others hear this rank, so they do not exclude it; if it is the lowest, it leads them. */
 static bool hears_nobody(const kvcl_member_room_t *room)
 {
     kvcl_rankset_t others = room->views.view.members, there;
@@ -85,9 +85,9 @@ void kvcl_member_heed_silence(kvcl_member_room_t *room, uint64_t now_ns)
     }
     ask(room, now_ns);
     if (room->n_answers >= KVCL_MEMBER_ANSWERS) {
-        kvcl_log_error("rank %u hears none of the others, though ranks of its host answer otherwise: it leaves the job. "
-                       "A process was killed, or is stopped, while it wrote into the queue in shared memory from which "
-                       "this rank reads", (unsigned)room->me);
+        kvcl_log_error("rank %u hears none of the others, though ranks of its host answer otherwise: it leaves the "
+                       "job. A process was killed, or is stopped, while it wrote into the queue in shared memory from "
+                       "which this rank reads", (unsigned)room->me);
         kvcl_views_leave(&room->views, room->me, now_ns);
         kvcl_views_give_up(&room->views);
     }
