@@ -627,6 +627,31 @@ def test_a_failed_load_by_layers_ends_the_wait():
     assert moves.failed() == {1}
 
 
+def test_what_a_step_computes_with_a_failed_load_is_not_saved():
+    link = FakeLink()
+    moves = transfers(link, by_layer=True)
+    moves.load(Load("a", hashes(1), [1]))
+    link.answer(error=kvcl.RankFailed("x"))
+    moves.poll()
+    assert not moves.spoiled(0)  # no step waited for it
+    moves.load(Load("b", hashes(1), [2], waited=True))
+    moves.save(Save("c", hashes(1), [3], 5), computing=True)
+    layers = link.layers
+    link.answer([kvcl.Status.OK, kvcl.Status.ERR_NOT_FOUND])
+    moves.layer_ready(0)
+    assert layers.dropped and moves.spoiled(0) and not moves.spoiled(moves.lost)
+    moves.unsaved(Save("d", hashes(2), [4, 5], 6))
+    assert moves.take_done() == {"d": 1} and moves.take_told() == {6: False}
+    assert moves.take_counts()["unsaved_blocks"] == 2
+
+
+def test_steps_say_how_many_failed_loads_the_scheduler_knows_of():
+    plan = Plan(128, "prompt")
+    assert plan.step([], list).lost == 0
+    plan.lost = 3
+    assert plan.step([], list).lost == 3
+
+
 def test_layers_are_marked_as_the_step_computes_them():
     link = FakeLink()
     moves = transfers(link, by_layer=True)

@@ -20,7 +20,7 @@ from ._handover import Part
 from ._hybrid import Hybrid, name_of
 from ._link import Link
 from ._lookups import Lookups
-from ._plan import Load, Plan, Work
+from ._plan import Load, Plan, Save, Work
 from ._stats import Prom, Stats
 from ._transfers import Transfers
 from ._watch import Watch
@@ -49,17 +49,19 @@ class Address(KVConnectorHandshakeMetadata):
 
 
 class Ended(KVConnectorWorkerMetadata):
-    """What a worker's side sends back: how many saves of which requests have ended, and the address by which other
-    engines reach each rank."""
+    """What a worker's side sends back: how many saves of which requests have ended, the address by which other engines
+    reach each rank, and how many loads that a step waited for have failed so far."""
 
-    def __init__(self, saves: Dict[str, int], addresses: Dict[int, str], told: List[Dict[int, bool]]) -> None:
+    def __init__(self, saves: Dict[str, int], addresses: Dict[int, str], told: List[Dict[int, bool]],
+                 lost: int) -> None:
         self.saves, self.addresses, self.told = saves, addresses, told  # told: of each worker (Plan.told)
+        self.lost = lost
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "Ended":
         assert isinstance(other, Ended)
         names = set(self.saves) | set(other.saves)
         return Ended({name: self.saves.get(name, 0) + other.saves.get(name, 0) for name in names},
-                     {**self.addresses, **other.addresses}, self.told + other.told)
+                     {**self.addresses, **other.addresses}, self.told + other.told, max(self.lost, other.lost))
 
 
 def _guarded(default: Callable[[], Any]) -> Callable[[Any], Any]:
@@ -117,7 +119,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             self._link = Link(self._options, logger, self._text)
             self._link.start()
         self._direct = self._options["handover"] == "direct" and not self._hybrid
-        self._told_address = False
+        self._told_address, self._told_lost = False, 0
         saves = self._options["save"] if self._saves and self._options["store"] != "none" else "none"
         self._plan = (Hybrid(self._engine.block_size, saves, self._engine.tp, self._engine.windows) if self._hybrid
                       else Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b""))
@@ -138,7 +140,12 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
 
     def _waits_are_safe(self, vllm_config: Any, role: KVConnectorRole) -> bool:
         """With asynchronous scheduling vLLM has begun the next step when it learns that a load of this one failed. It
-        computes the blocks again, but keeps the token that the next step made out of blocks that were not there."""
+        computes the blocks again, but keeps the token that the next step made out of blocks that were not there. With
+        several ranks, those whose loads went well would save what they compute with the others' failed blocks."""
+        if self._engine.tp > 1:
+            if self._options["load"] == "sync" and role == KVConnectorRole.SCHEDULER:
+                logger.warning("KVCL: load is sync, which an engine of one rank only can do: loads are async")
+            return False
         if not vllm_config.scheduler_config.async_scheduling or self._options["load_errors"] == "fail":
             return True
         if self._options["load"] == "sync" and role == KVConnectorRole.SCHEDULER:
@@ -256,20 +263,23 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if isinstance(ended, Ended):
             self._plan.save_ended(ended.saves)
             self._plan.peers.update(ended.addresses)
+            self._plan.lost = max(self._plan.lost, ended.lost)
             for told in ended.told:
                 self._plan.told(told)
         self._plan.freed(connector_output.finished_sending or ())
         if connector_output.invalid_block_ids:
-            self._hide(self._plan.load_failed(connector_output.invalid_block_ids), connector_output.invalid_block_ids)
+            if self._plan.load_failed(connector_output.invalid_block_ids):
+                self._hide(connector_output.invalid_block_ids)
         if isinstance(self._plan, Hybrid):
             self._plan.loads_failed(connector_output.failed_recving or ())
         self._plan.loaded(connector_output.finished_recving or ())
 
-    def _hide(self, requests: List[str], failed: Set[int]) -> None:
+    def _hide(self, failed: Set[int]) -> None:
         """vLLM lets other requests find the blocks of a load that a step waits for from that step on, and does so
-        while it computes those that failed. It must not before they are computed."""
+        while it computes those that failed, and those that were computed with them. It must not before they are
+        computed."""
         manager = self._kv_cache_manager
-        for request in requests if manager is not None else ():
+        for request in self._plan if manager is not None else ():
             ids = manager.get_block_ids(request)[0]
             first = next((i for i, one in enumerate(ids) if one in failed), len(ids))
             manager.evict_blocks(set(ids[first:]))
@@ -399,7 +409,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             self._transfers.step_lost()
             saves, self._work.saves = self._work.saves, []
             for save in saves:
-                self._transfers.save(save, computing=True)
+                self._save(save, computing=True)
 
     @_guarded(lambda: None)
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
@@ -431,6 +441,14 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if self._by_layer and self._transfers is not None and layer_name in self._layer_of:
             self._transfers.layer_ready(self._layer_of[layer_name], self._stream())
 
+    def _save(self, save: Save, **how: Any) -> None:
+        """Of blocks that this step computes."""
+        assert self._transfers is not None
+        if self._transfers.spoiled(self._work.lost):
+            self._transfers.unsaved(save)
+        else:
+            self._transfers.save(save, **how)
+
     def _stream(self) -> Any:
         """The stream that computes; None on a CPU."""
         return torch.cuda.current_stream() if self._device.type == "cuda" else None
@@ -446,7 +464,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             self._transfers.wait_loads()  # a layer that was not asked for
             self._transfers.step_computed(self._stream())
         for save in saves:
-            self._transfers.save(save, self._stream())
+            self._save(save, stream=self._stream())
 
     @_guarded(lambda: (None, None))
     def get_finished(self, finished_req_ids: Set[str]) -> Tuple[Optional[Set[str]], Optional[Set[str]]]:
@@ -472,13 +490,15 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def build_connector_worker_meta(self) -> Optional[KVConnectorWorkerMetadata]:
         addresses: Dict[int, str] = {}
         told: Dict[int, bool] = {}
+        lost = 0
         if self._transfers is not None:
-            done, told = self._transfers.take_done(), self._transfers.take_told()
+            done, told, lost = self._transfers.take_done(), self._transfers.take_told(), self._transfers.lost
             if self._transfers.leases is not None and not self._told_address:
                 addresses, self._told_address = {self._engine.tp_rank: self._transfers.leases.address}, True
         else:
             done, self._unsaved = self._unsaved, {}
-        return Ended(done, addresses, [told] if told else []) if done or addresses else None
+        tells, self._told_lost = bool(done or addresses or lost > self._told_lost), lost
+        return Ended(done, addresses, [told] if told else [], lost) if tells else None
 
     @_guarded(set)
     def get_block_ids_with_load_errors(self) -> Set[int]:

@@ -7,7 +7,7 @@ handover's id, which travels with the request.
 
 import dataclasses
 import secrets
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import kvcl
 
@@ -64,6 +64,7 @@ class Work:
     dropped: List[str] = dataclasses.field(default_factory=list)    # requests whose lease ends
     unread: List[Source] = dataclasses.field(default_factory=list)  # handovers that this engine will not read
     resets: List[bytes] = dataclasses.field(default_factory=list)   # of the cache, before all else (Plan.reset)
+    lost: int = 0  # failed loads of the workers that the scheduler knows of (Transfers.lost)
 
 
 @dataclasses.dataclass
@@ -114,6 +115,7 @@ class Plan:
         self._unread: List[Source] = []
         self._kept: List[str] = []
         self._resets: List[bytes] = []
+        self.lost = 0                    # the most that a worker has told (Work.lost)
         self._entries: Dict[str, Entry] = {}
         self._loads: List[Load] = []
 
@@ -124,6 +126,9 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
 
     def add(self, request: str, prompt: int, hashes: Sequence[bytes], params: Optional[Dict[str, Any]],
             tail: bytes = b"", owner: Any = None) -> None:
@@ -251,7 +256,7 @@ class Plan:
         preempted = [one for one in preempted if one in self._entries]
         self._end_leases(preempted)
         work = Work(self._loads, [], preempted, self._kept,
-                    dropped=self._dropped, unread=self._unread, resets=self._resets)
+                    dropped=self._dropped, unread=self._unread, resets=self._resets, lost=self.lost)
         self._loads, self._kept, self._dropped, self._unread, self._resets = [], [], [], [], []
         for request, computed in scheduled:
             entry = self._entries.get(request)

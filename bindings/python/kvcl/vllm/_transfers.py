@@ -57,6 +57,7 @@ class Transfers:
         self._received: Set[str] = set()
         self._lost: Set[str] = set()     # of these, those of which a block has failed
         self._failed: Set[int] = set()
+        self.lost = 0                    # loads that a step waited for, and that have failed
         self._full_told = False
         self.counts: Dict[str, float] = dict.fromkeys(COUNTS, 0)
 
@@ -71,6 +72,7 @@ class Transfers:
     def load(self, work: Load) -> None:
         """Begin a load. finished() does not name one that its step waits for (wait_loads)."""
         move = _Move(work.request, work.blocks, len(self._slices), time.monotonic(), waited=work.waited)
+        self._loading.append(move)
         client = self._link.ready()
         if work.source is not None:
             move.call = self._read(work.source, work.blocks, work.first, PATIENCE if work.waited else _peers.FOREVER)
@@ -82,7 +84,6 @@ class Transfers:
                 move.remove = _fields.keys(self._base, work.parts, self._slices)
             except Exception as error:  # noqa: B902: of this load alone
                 self._log.warning("KVCL: a load of request %s failed: %s", work.request, error)
-        self._loading.append(move)
 
     def _read(self, source: Source, blocks: List[int], first: int,
               patience: float = _peers.FOREVER) -> Optional[kvcl.Call]:
@@ -118,6 +119,16 @@ class Transfers:
         except Exception as error:  # noqa: B902: of this save alone
             self._log.warning("KVCL: a save of request %s failed: %s", work.request, error)
             self._count_done(work.request, work.number, False)
+
+    def spoiled(self, known: int) -> bool:
+        """Whether a step computes out of blocks that were not loaded, or is one of those that vLLM has begun before its
+        scheduler knew it. known: Work.lost of the step."""
+        return known < self.lost
+
+    def unsaved(self, work: Save) -> None:
+        """A save of a spoiled step ends without a byte."""
+        self.counts["unsaved_blocks"] += len(work.blocks) if self._saves else 0
+        self._count_done(work.request, work.number, not self._saves)
 
     def layer_ready(self, layer: int, stream: Any = None) -> None:
         """This step has computed a layer."""
@@ -180,6 +191,9 @@ class Transfers:
         if not move.waited:
             self._received.add(move.request)
             self._lost |= {move.request} if bad else set()
+        elif bad:
+            self.lost += 1
+            self.step_lost()
         self.counts["failed_blocks"] += len(bad)
         self.counts["loaded_blocks"] += len(move.blocks) - len(bad)
         if self.cache is not None:

@@ -262,6 +262,42 @@ def choice_calls(store):
         fake.scheduler.shutdown()
 
 
+def lost_calls(store, options):
+    """A block is lost between the lookup and the load that a step waits for. What the step computes is wrong, so that
+    nothing of it is stored; what later ones compute is, once the scheduler knows."""
+    how = ", ".join(f"{a} {b}" for a, b in options.items())
+    fake = Fake("kv_both", overlap="load_errors" in options, store=store.file, tenant=f"lost {how}", **options)
+    until(fake.ready)
+    keep, sent = fake.run(request("a", 100), list(range(10, 17)), fake.fill)[2][0], set()
+    until(lambda: sent.update(fake.step().finished_sending) or "a" in sent or not keep)
+    one, blocks, client = request("b", 160), list(range(30, 40)), fake.worker._link.ready()
+
+    def stored():
+        has = client.wait(client.exists(fake.worker._keys(one.block_hashes)))
+        return [all(has[at:at + HEADS]) for at in range(0, len(has), HEADS)]
+
+    fake.scheduler.on_new_request(one)
+    tokens, later = fake.matched(one)
+    check(f"{how}: six blocks are found, and the step waits", tokens == 96 and not later, (tokens, later))
+    client.wait(client.remove(fake.worker._keys(one.block_hashes[2:3])))
+    fake.scheduler.update_state_after_alloc(one, Blocks(blocks), tokens)
+    out = fake.step([(one, 96)], {"b": 64}, {"b": blocks}, lambda layer: fake.fill(layer, blocks[6:], 9))
+    check(f"{how}: the third one fails", out.invalid_block_ids == {32}, out.invalid_block_ids)
+    fake.worker._transfers.wait_saves()
+    check(f"{how}: what the step computed is not stored", stored() == [True, True, False, True, True, True] +
+          [False] * 4, stored())
+    if "load_errors" not in options:
+        fake.step([(one, 32)], {"b": 128}, {"b": blocks}, lambda layer: fake.fill(layer, blocks[2:]))
+        until(lambda: fake.step() and all(stored()))
+        check(f"{how}: what is computed again is", all(stored()), stored())
+        tokens, failed, _ = fake.run(request("c", 161), list(range(50, 61)))
+        check(f"{how}: and is loaded", tokens == 160 and not failed and
+              fake.same(list(range(56, 60)), fake, list(range(36, 40))), (tokens, failed))
+    for side in (fake.worker, fake.scheduler):
+        check(f"{how}: nothing failed inside", not side._told, side._told)
+        side.shutdown()
+
+
 def differ(**changes):
     """What changes attributes of model_config, or of the part whose name a value's key begins with."""
     def other(config, kv):
@@ -428,6 +464,8 @@ def main():
     store = engine.Server(block=PART, file=os.path.abspath("calls"))
     store_calls(store)
     choice_calls(store)
+    for options in ({"load": "sync"}, {"load": "sync", "by_layer": "yes"}, {"load": "sync", "load_errors": "fail"}):
+        lost_calls(store, options)
     other_calls(store)
     handover_calls()
     event_calls()
