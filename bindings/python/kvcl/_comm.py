@@ -132,8 +132,8 @@ class Comm(_kvcl.Comm):
         self._revoke()
 
     def deactivate(self, ranks: Iterable[int], timeout: Optional[float] = None) -> Tuple[int, List[int]]:
-        """Take living ranks, not this one, out of the job. Returns the number of the view without them, and those of them
-        that were no members before. Blocks, for about KVCL_DEAD."""
+        """Take living ranks, not this one, out of the job. Returns the number of the view without them, and those of
+        them that were no members before. Blocks, for about KVCL_DEAD."""
         return self._deactivate(list(ranks), timeout)
 
     def is_revoked(self) -> bool:

@@ -1,4 +1,4 @@
-"""Events of views (kvcl_view.h): who is suspected, who has failed, who is a member."""
+"""Events of views (kvcl_view.h): ranks that are suspected, have failed, or are members."""
 
 import asyncio
 import enum
@@ -8,19 +8,19 @@ from typing import Any, AsyncIterator, NamedTuple, Optional, Tuple, Union
 class ViewEventKind(enum.IntEnum):
     """As in kvcl_view.h."""
 
-    SUSPECT = 1      # silent for KVCL_SUSPECT
-    ALIVE_AGAIN = 2  # suspected, and heard again
-    FAILED = 3       # have ended, or are excluded by the VIEW that comes next; each once
+    SUSPECT = 1      # ranks were silent for KVCL_SUSPECT
+    ALIVE_AGAIN = 2  # suspected ranks have sent beats again
+    FAILED = 3       # ranks have ended, or the next VIEW excludes them; each rank once
     VIEW = 4         # the members of a new view
-    EXCLUDED = 5     # this rank was excluded: its operations raise Stale
-    DRAINED = 6      # live, and go by the VIEW that comes next: deactivated, or they leave
-    JOINED = 8       # processes have joined in these slots by the VIEW that comes next
+    EXCLUDED = 5     # a view excludes this rank: its operations raise Stale
+    DRAINED = 6      # living ranks that the next VIEW lacks, since they leave or were deactivated
+    JOINED = 8       # slots that processes have joined by the next VIEW
 
 
 class ViewEvent(NamedTuple):
-    """What this rank was told. FAILED always comes before the VIEW without the rank."""
+    """An event at this rank. FAILED always comes before the VIEW without the failed rank."""
 
-    kind: Union[ViewEventKind, int]  # a number: of a later version of the library
+    kind: Union[ViewEventKind, int]  # an int is a kind of a later version of the library
     ranks: Tuple[int, ...]  # of the world
     view: int
     view_id: int  # differs between any two views
@@ -29,6 +29,7 @@ class ViewEvent(NamedTuple):
 
 
 def taken(raw: Optional[Tuple[int, Tuple[int, ...], int, int, int, int]]) -> Optional[ViewEvent]:
+    """The event of the extension's tuple."""
     if raw is None:
         return None
     kind, ranks, view, view_id, ns, lost = raw
@@ -42,6 +43,7 @@ def _wake(future: "asyncio.Future[None]") -> None:
 
 
 async def follow(context: Any) -> AsyncIterator[ViewEvent]:
+    """Yield the events of a context as they come. The loop waits on its descriptor for events."""
     loop = asyncio.get_running_loop()
     fd = context.event_fileno()
     while True:

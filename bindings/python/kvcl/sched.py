@@ -1,5 +1,5 @@
-"""Where requests run: a prefix index that reads the events of engines and stores, and decisions. No Context is needed,
-so any gateway can ask. include/kvcl/kvcl_sched_index.h and kvcl_sched.h define the terms and the rules.
+"""Placement of requests on instances: a prefix index, fed by the events of engines and stores, and a scheduler. They
+need no Context, so any gateway can use them. include/kvcl/kvcl_sched_index.h and kvcl_sched.h define terms and rules.
 
     >>> import kvcl
     >>> from kvcl import sched
@@ -16,8 +16,8 @@ so any gateway can ask. include/kvcl/kvcl_sched_index.h and kvcl_sched.h define 
     >>> decision.verdict.name, decision.prefill, decision.there_tokens, decision.compute_tokens
     ('GO', 1, 48, 16)
 
-Times are seconds, on any clock of the caller that does not run backwards. An Index may be used by many threads: match()
-waits for nobody. A Scheduler is for one thread at a time.
+Times are seconds, on any clock of the caller that does not run backwards. Many threads may use an Index, whose match()
+takes no lock. One thread at a time may use a Scheduler.
 """
 
 import enum
@@ -40,7 +40,7 @@ MODEL: Model = ("example", "kvcl-model 1\nname example\nsource made up\nprefill 
 
 
 class Feed(enum.IntEnum):
-    """Where a source's events come from."""
+    """The kind of a source's events."""
 
     KEYS = 0      # add() and remove()
     STORE = 1     # store_events() and store_list()
@@ -50,14 +50,14 @@ class Feed(enum.IntEnum):
 
 
 class State(enum.IntEnum):
-    """Of a source."""
+    """The state of a source."""
 
     EXACT = 1
-    DEGRADED = 2  # something is missing
+    DEGRADED = 2  # events are missing
 
 
 class Role(enum.IntFlag):
-    """What an instance does. None of these: it only holds blocks."""
+    """The work of an instance; 0: it only holds blocks."""
 
     PREFILL = 1
     DECODE = 2
@@ -65,20 +65,20 @@ class Role(enum.IntFlag):
 
 
 class Verdict(enum.IntEnum):
-    """What becomes of a request."""
+    """The decision about a request."""
 
     GO = 1
-    WAIT = 2    # ask again after decision.retry
-    REFUSE = 3  # tell the client, with decision.retry
+    WAIT = 2    # decide again after decision.retry
+    REFUSE = 3  # answer the client with decision.retry
 
 
 class Plan(enum.IntEnum):
-    """What is done about a run of blocks."""
+    """How an instance gets a run of blocks."""
 
-    THERE = 1
-    FETCH = 2
+    THERE = 1      # it has them
+    FETCH = 2      # from another instance
     COMPUTE = 3
-    REPLICATE = 4
+    REPLICATE = 4  # a copy for other instances, beside the request
 
 
 class Hold(NamedTuple):
@@ -170,10 +170,10 @@ class Index(_kvcl.SchedIndex):
                model: Optional[str] = None, block_tokens: int = 0, dp_rank: Optional[int] = None, max_blocks: int = 0,
                only_model: Optional[str] = None, only_tenant: Optional[str] = None, only_backend: Optional[str] = None,
                skips: bool = False) -> int:
-        """Add a source of events that speaks for an instance: its number.
+        """Add a source of events about an instance, and return the source's number.
 
-        tiers: those that it speaks for; none: all. salt and model: of its keys. block_tokens, dp_rank, only_...: other
-        events are ignored, and counted. skips: a store's events, read by a tenant's handle.
+        tiers: the tiers of its events; none: all. salt and model: of its keys. block_tokens, dp_rank, only_...: events
+        that differ are ignored, and counted. skips: a tenant's handle reads the store's events, so numbers are missing.
         """
         mask = 0
         for tier in tiers:
@@ -192,41 +192,41 @@ class Index(_kvcl.SchedIndex):
         return IndexStats(*self._stats())
 
     def add(self, source: int, keys: Any, tier: int = Tier.DRAM) -> None:
-        """The source's instance holds these blocks on a tier."""
+        """Tell that the source's instance holds these blocks on a tier."""
         self._change(source, tier, keys, True)
 
     def remove(self, source: int, keys: Any, tier: int = Tier.DRAM) -> None:
-        """It does not any more."""
+        """Tell that the source's instance holds these blocks on a tier no more."""
         self._change(source, tier, keys, False)
 
     def feed(self, source: int, frames: Sequence[Any], replayed: bool = False) -> State:
-        """One message of an engine, as frames: topic, number, payload; or of Mooncake, as one frame of JSON. The state
-        afterwards: if it is DEGRADED, send replay_request() to the publisher and feed the answers with replayed=True,
-        the end marker too. ProtocolError: the message cannot be read; the source is DEGRADED."""
+        """Read one message of an engine (frames: topic, number, payload) or of Mooncake (one frame of JSON).
+        Returns the state: if it is DEGRADED, send replay_request() to the publisher and feed the answers with
+        replayed=True, the end marker too. ProtocolError: the message cannot be read; the source is DEGRADED."""
         return State(self._feed(source, frames, replayed))
 
     def store_events(self, source: int, events: Sequence[StoreEvent]) -> State:
-        """Events of a store's rank (Store.events). The state afterwards: if it is DEGRADED, call store_list()."""
+        """Read events of a store's rank (Store.events). Returns the state: if DEGRADED, call store_list()."""
         return State(self._store_events(source, [event[:6] + (None,) for event in events]))
 
     def store_list(self, source: int, items: Iterable[StoreItem], seq: int) -> None:
-        """All blocks of a store's rank (Store.items), and the number of its newest event before they were listed."""
+        """Read all blocks of a store's rank (Store.items). seq: of its newest event before they were listed."""
         self._store_list(source, 0, [], 1, 0)
         for tier, group in itertools.groupby(items, key=lambda item: item.tier):
             self._store_list(source, tier, [item.key for item in group], 0, 0)
         self._store_list(source, 0, [], 2, seq)
 
     def predict(self, instance: int, keys: Any, now: float) -> None:
-        """A request with these blocks was sent to an instance: they are pending there for predict_seconds."""
+        """Tell that a request with these blocks was sent to an instance: they are pending for predict_seconds."""
         self._predict(instance, keys, round(now * 1e9))
 
     def expire(self, now: float) -> None:
-        """Drop the predictions whose time is over."""
+        """Drop the predictions that are older than predict_seconds."""
         self._expire(round(now * 1e9))
 
     def match(self, keys: Any, *, everywhere: bool = False, least: int = 0) -> List[Hold]:
-        """The runs of a prompt's blocks that instances hold, leading ones; everywhere: also those that begin later.
-        least: runs that end before this block are left out."""
+        """The leading runs of a prompt's blocks that instances hold. everywhere: also runs that begin later. least:
+        runs that end before this block are left out."""
         return [Hold(instance, first, blocks, known(Tier, tier), flags != 0)
                 for instance, first, blocks, tier, flags in self._match(keys, 1 if everywhere else 0, least)]
 
@@ -234,7 +234,7 @@ class Index(_kvcl.SchedIndex):
 # ---- decisions ----
 
 class Instance(NamedTuple):
-    """An instance as last reported (kvcl_sched_inst_t); what is not known is 0."""
+    """An instance as last reported (kvcl_sched_inst_t); unknown numbers are 0."""
 
     id: int
     role: int = Role.BOTH
@@ -268,7 +268,7 @@ class Request(NamedTuple):
     tokens: int
     block_tokens: int = 0
     id: int = 0
-    dry: bool = False  # only ask: nothing is remembered
+    dry: bool = False  # decide() leaves the scheduler as it is
     klass: int = 0
     tries: int = 0
     output_tokens: int = 0
@@ -295,19 +295,19 @@ class Times(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What is done about a run of blocks."""
+    """A run of blocks in a decision."""
 
     first: int
     blocks: int
     plan: Union[Plan, int]
     tier: Union[Tier, int]
     keep: bool
-    source: Optional[int]    # the instance it comes from
-    others: Tuple[int, ...]  # FETCH: who has it too; REPLICATE: where it goes
+    source: Optional[int]    # the instance that sends it
+    others: Tuple[int, ...]  # FETCH: other instances that hold it; REPLICATE: those that get it
 
 
 class Decision(NamedTuple):
-    """The answer about a request (kvcl_sched_decision_t). Instances that do not exist are None."""
+    """The decision about a request (kvcl_sched_decision_t); None: no instance."""
 
     verdict: Union[Verdict, int]
     reason: int
@@ -328,7 +328,7 @@ class Decision(NamedTuple):
     times: Times
     runner_times: Times
     runs: List[Run]
-    text: str  # all of it in words
+    text: str  # the decision in words
 
 
 class Waiting(NamedTuple):
@@ -345,7 +345,7 @@ class Waiting(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured of a request (kvcl_sched_measured_t); 0 is not measured."""
+    """Measurements of a request (kvcl_sched_measured_t); 0: not measured."""
 
     id: int = 0
     prefill: int = NONE
@@ -408,8 +408,8 @@ def model(which: Model) -> ModelInfo:
 
 def times(which: Model, tokens: float, cached: float = 0, batch: float = 1,
           context: float = 0) -> Tuple[Tuple[float, float], Tuple[float, float]]:
-    """What a model predicts: (seconds, relative error) of a prefill of that many tokens, cached of them there already,
-    and of one decode step. Negative: it cannot tell.
+    """The predictions of a model: (seconds, relative error) of a prefill of so many tokens, `cached` of which are there
+    already, and of one decode step. Negative: not known.
 
     >>> round(times(MODEL, 1000)[0][0], 3)
     0.111
@@ -444,8 +444,8 @@ def _instances(instances: Iterable[Instance]) -> List[Tuple[Any, ...]]:
 
 
 class Scheduler(_kvcl.Sched):
-    """Decides where requests run. policy: "prefill=NAME,decode=NAME,admit=NAME,queue=NAME"; policies() lists the names.
-    models: of instances' speed.
+    """Decides which instances run a request. policy: "prefill=NAME,decode=NAME,admit=NAME,queue=NAME"; policies() lists
+    the names. models: of instances' speed.
 
     >>> scheduler = Scheduler("prefill=local,queue=fcfs", models=[MODEL])
     >>> scheduler.order([Waiting(id=7, arrival=2.0), Waiting(id=8, arrival=1.0)], now=3.0)
@@ -465,30 +465,30 @@ class Scheduler(_kvcl.Sched):
 
     def decide(self, request: Request, keys: Any, instances: Iterable[Instance], holds: Iterable[Hold],
                now: float) -> Decision:
-        """Decide about a request. keys: of its blocks, or their number. holds: who has which of them (Index.match)."""
+        """Decide about a request. keys: of its blocks, or their number. holds: of Index.match()."""
         return _decision(self._decide(now, tuple(request), keys, _instances(instances), _holds(holds)))
 
     def decode(self, request: Request, keys: Any, prefill: int, decode: int, instances: Iterable[Instance],
                now: float) -> Decision:
-        """The decode instance once more, when the prefill has ended."""
+        """Decide about the decode instance again, after the prefill."""
         return _decision(self._decode(now, tuple(request), keys, prefill, decode, _instances(instances)))
 
     def order(self, waiting: Iterable[Waiting], now: float) -> Tuple[Optional[int], List[int]]:
-        """Which of the prefills that wait at an instance runs next, as an index, and those to refuse now."""
+        """Of the prefills that wait at an instance: the index of the next, and the indices of those to refuse."""
         return self._order(now, [tuple(one) for one in waiting])
 
     def prefill_done(self, measured: Measured, now: float) -> None:
-        """A prefill has ended."""
+        """Tell that a prefill has ended."""
         self._measured(0, now, tuple(measured))
 
     def first_token(self, measured: Measured, now: float) -> None:
-        """The first token of a request was sent."""
+        """Tell that the first token of a request was sent."""
         self._measured(1, now, tuple(measured))
 
     def finished(self, measured: Measured, now: float) -> None:
-        """A request has ended, completely or not."""
+        """Tell that a request has ended, complete or not."""
         self._measured(2, now, tuple(measured))
 
     def gone(self, instance: int, now: float) -> None:
-        """An instance has gone."""
+        """Tell that an instance has left."""
         self._gone(now, instance)

@@ -1,4 +1,4 @@
-"""Who takes part in the collectives of a group: a communicator, and the place of each of its ranks in the group."""
+"""The ranks that take part in the collectives of a group: their communicator, and their numbers in the group."""
 
 import time
 from typing import Any, Callable, List, Sequence, Tuple, TypeVar
@@ -11,8 +11,12 @@ _T = TypeVar("_T")
 
 
 class Live:
-    """ranks[i]: the number in the group of rank i of comm. A group's numbers never change; holes are ranks that have
-    failed, or do not take part. alone: comm is for these collectives alone, so that revoking it ends nothing else."""
+    """The communicator of a group's collectives. A group's numbers never change: they have holes where ranks have
+    failed, or do not take part.
+
+    ranks[i]: the number in the group of rank i of comm. alone: only these collectives use comm, so that revoking it
+    ends nothing else.
+    """
 
     def __init__(self, comm: Comm, ranks: Sequence[int], size: int, alone: bool) -> None:
         self.comm = comm
@@ -30,11 +34,11 @@ class Live:
             raise
 
     def revoke(self) -> None:
-        """A rank has failed: the others shall not wait in a collective for this one, which gives it up."""
+        """End the collective on all ranks after one has failed, so that none waits for this rank."""
         if self.alone and not self.comm.closed:
             try:
                 self.comm.revoke()
-            except KvclError:  # this rank cannot: the others end by themselves, or by their deadline
+            except KvclError:  # the other ranks then notice the failure, or their deadlines pass
                 pass
 
     def root(self, rank: int) -> int:
@@ -46,7 +50,7 @@ class Live:
         return self.ranks.index(rank)
 
     def pick(self, parts: Sequence[_T], what: str) -> List[_T]:
-        """Of a list with one entry for each rank of the group: those of the ranks that take part."""
+        """The entries of the ranks that take part, out of a list with one entry for each rank of the group."""
         if len(parts) != self.size:
             raise ValueError(f"{what}: {len(parts)} entries, one for each of the {self.size} ranks of the group is "
                              "needed")
@@ -60,8 +64,8 @@ class Live:
 
 
 def whole(base: Comm) -> Live:
-    """All ranks of base, in collectives. Where ranks may die these have a communicator of their own, which all
-    members make; no message is sent."""
+    """The collectives of all ranks of base. With views they have a communicator of their own: every member calls this,
+    and no message is sent."""
     try:
         base.failed()
     except Unsupported:
@@ -70,22 +74,22 @@ def whole(base: Comm) -> Live:
 
 
 def left(until: float) -> float:
-    """Seconds until a time, more than none; TimedOut if it is over."""
+    """The seconds until a time, more than 0; TimedOut if it has passed."""
     seconds = until - time.monotonic()
     if seconds <= 0:
-        raise TimedOut("the ranks that are left did not agree in time: does each of them make this call?")
+        raise TimedOut("the living ranks did not agree in time: each of them has to make this call")
     return seconds
 
 
 def entered(comm: Comm, ranks: Sequence[int], until: float) -> None:
-    """Wait until the view has these ranks, or the time is over."""
+    """Wait until the view has these ranks, or the time has passed."""
     while time.monotonic() < until and not all(comm.active()[rank] for rank in ranks):
         time.sleep(0.001)
 
 
 def survivors(comm: Comm, seconds: float) -> Tuple[Comm, List[int]]:
-    """A communicator of the living ranks of comm, and their numbers there. Collective over them: all get the same, and
-    each of them was alive after all of them had met in it."""
+    """A communicator of the living ranks of comm, and their numbers in comm. Collective over the living ranks, which
+    all get the same; each of them was alive after all of them had met in it."""
     until = time.monotonic() + seconds
     while True:
         shrunk = comm.shrink(left(until))
@@ -93,7 +97,7 @@ def survivors(comm: Comm, seconds: float) -> Tuple[Comm, List[int]]:
         try:
             ranks = [int.from_bytes(rank, "little")
                      for rank in shrunk.allgather(comm.rank.to_bytes(4, "little"), left(until))]
-        except KvclError:  # one more has died: all shall know
+        except KvclError:  # another rank has died: agree() tells all ranks
             pass
         met, _ = comm.agree(1 if ranks else 0, left(until))
         if met:
