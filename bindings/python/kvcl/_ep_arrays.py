@@ -53,14 +53,15 @@ def flat(name: str, rows: Any, code: str, width: int) -> Tuple[Any, int]:
     except TypeError:
         view = None
     if view is not None and view.ndim == 2 and view.c_contiguous and view.format in {"i": "i", "Q": "QL"}[code]:
-        if view.shape[1] != width:
-            raise ValueError(f"{name}: {view.shape[1]} entries in a layer, {width} are needed")
-        return view, view.shape[0]
-    layers = [list(row) for row in (rows.tolist() if hasattr(rows, "tolist") else rows)]
-    for row in layers:
+        layers, entries = view.shape or (0, 0)
+        if entries != width:
+            raise ValueError(f"{name}: {entries} entries in a layer, {width} are needed")
+        return view, layers
+    lists = [list(row) for row in (rows.tolist() if hasattr(rows, "tolist") else rows)]
+    for row in lists:
         if len(row) != width:
             raise ValueError(f"{name}: {len(row)} entries in a layer, {width} are needed")
-    return array.array(code, [entry for row in layers for entry in row]), len(layers)
+    return array.array(code, [entry for row in lists for entry in row]), len(lists)
 
 
 def params(model: Model, layers: int, flags: int = 0) -> Tuple[Any, ...]:
@@ -71,7 +72,7 @@ def params(model: Model, layers: int, flags: int = 0) -> Tuple[Any, ...]:
             model.groups, model.min_ranks, model.min_hosts, active)
 
 
-def made(*shape: int, code: str = "i") -> memoryview:
+def made(*shape: int, code: Any = "i") -> memoryview:
     entries = 1
     for n in shape:
         entries *= n

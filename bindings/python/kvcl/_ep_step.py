@@ -1,6 +1,6 @@
 """Steps of experts: dispatch and combine over the ranks of a communicator (kvcl_ep_step.h)."""
 
-from typing import Any, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _kvcl
 from ._comm import Comm
@@ -12,7 +12,7 @@ ID_NONE = -1  # the token chose fewer experts
 ID_LOST = -2  # the chosen expert is in no slot: its weight counts as lost
 
 _NAMES = {"bfloat16": "bf16", "float32": "f32", "bf16": "bf16", "f32": "f32"}
-_FORMATS = {"bf16": ("H", 2), "f32": ("f", 4)}
+_FORMATS: Dict[str, Tuple[Any, int]] = {"bf16": ("H", 2), "f32": ("f", 4)}
 _ELEMENTS = {"bf16": ("bfloat16", "uint16", "int16"), "f32": ("float32",)}
 _LETTERS = {"q": "int64", "l": "int64", "f": "float32", "H": "uint16", "h": "int16", "e": "float16", "d": "float64"}
 
@@ -135,7 +135,7 @@ class Experts(_kvcl.Experts):
         if batch is None:
             raise ValueError("no dispatch before it")
         size = _FORMATS[self._dtype][1]
-        lost = memoryview(bytearray(4 * max(self._tokens, 1)))[:4 * self._tokens].cast("B").cast("f")
+        lost: Any = memoryview(bytearray(4 * max(self._tokens, 1)))[:4 * self._tokens].cast("B").cast("f")
         _need(weights, "weights", "float32")
         _type_of(out, "out", self._dtype)
         if y is not None:

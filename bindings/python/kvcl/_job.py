@@ -9,13 +9,13 @@ import logging
 import threading
 import time
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 
 from ._cache import Cache, Layout
 from ._context import Context
 from ._errors import Busy, DeadHandle, KvclError, Shutdown, Status
 from ._comm import RankState
-from ._job_client import ClientStore
+from ._job_client import Answer, ClientStore, Later
 from ._job_options import is_alone
 from ._keys import value_keys
 from ._request import Request
@@ -26,13 +26,14 @@ log = logging.getLogger("kvcl")
 AGAIN = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts to open the store
 LOT_BYTES = 64 << 20  # of one put: a put is all or nothing, and a batch need not be
 T = TypeVar("T")
+Query = Union[Request[List[bool]], Later]
 
 
 class Opened(NamedTuple):
     """A store, and the caches over the engine's memory, of one membership in a job."""
 
     context: Context
-    store: Any  # Store or ClientStore
+    store: Union[Store, ClientStore]
     caches: Dict[str, Cache]
     timeout: float
 
@@ -190,7 +191,7 @@ class Job:
             else:
                 self.say(error.status, f"{error} (later failures of this kind are not logged)")
 
-    def arrived(self, opened: Opened, request: Request[Any], n: int) -> List[bool]:
+    def arrived(self, opened: Opened, request: Union[Request[Any], Answer], n: int) -> List[bool]:
         """Wait for a get: which of n blocks or values have arrived. An absent one is no failure."""
         try:
             request.wait()
@@ -246,10 +247,10 @@ class Job:
 
         return blocks.done() and (heads is None or heads.done()), answer
 
-    def _ask(self, opened: Optional[Opened], keys: Sequence[bytes]) -> Optional[Request[List[bool]]]:
+    def _ask(self, opened: Optional[Opened], keys: Sequence[bytes]) -> Optional[Query]:
         return self.call(None, lambda o: o.store.exists_post(keys, timeout=o.timeout), opened)
 
-    def _answer(self, opened: Optional[Opened], asked: Optional[Request[List[bool]]],
+    def _answer(self, opened: Optional[Opened], asked: Optional[Query],
                 keys: Sequence[bytes]) -> List[bool]:
         absent = [False] * len(keys)
         if asked is None:

@@ -77,7 +77,7 @@ def adapt(oob: Any, rank: int, size: int) -> _Functions:
     if isinstance(oob, tuple):
         if len(oob) != 3 or not all(callable(f) for f in oob):
             raise TypeError("oob: a tuple of three functions (set, get, fence) is needed")
-        return oob
+        return oob[0], oob[1], oob[2]
     if hasattr(oob, "__setitem__") and hasattr(oob, "__getitem__"):
         put, take = oob.__setitem__, _waiting_get(oob)
     elif callable(getattr(oob, "set", None)) and callable(getattr(oob, "get", None)):

@@ -77,7 +77,8 @@ class Pools:
 
     def batch_get_v2(self: Any, transfers: List[Any], extra_info: Any = None) -> Dict[Any, List[bool]]:
         """Copy pages into their pools; which have arrived."""
-        return self._move_v2(transfers, self._job.get_values, self.batch_get_v1)
+        arrived: Dict[Any, List[bool]] = self._move_v2(transfers, self._job.get_values, self.batch_get_v1)
+        return arrived
 
     def batch_set_v2(self: Any, transfers: List[Any], extra_info: Any = None) -> Dict[Any, List[bool]]:
         """Copy pages out of their pools; which are stored."""
@@ -85,9 +86,11 @@ class Pools:
             sizes = [sum(one.nbytes for one in view) for view in views]
             if self._logical:
                 self._job.open(block=max(sizes))
-            return self._job.put_values(names, views, sizes)
+            done: List[bool] = self._job.put_values(names, views, sizes)
+            return done
 
-        return self._move_v2(transfers, put, self.batch_set_v1)
+        stored: Dict[Any, List[bool]] = self._move_v2(transfers, put, self.batch_set_v1)
+        return stored
 
     def _move_v2(self: Any, transfers: List[Any], move: Any, v1: Any) -> Dict[Any, List[bool]]:
         out: Dict[Any, List[bool]] = {}

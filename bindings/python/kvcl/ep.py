@@ -64,9 +64,10 @@ def index(model: Model, placement: Any, copies_max: Optional[int] = None) -> Tup
     counts = made(layers, model.experts, code="I")
     if copies_max is None:
         _kvcl.ep_index(counted, array, None, 0, counts)
-        copies_max = max((n for row in counts.tolist() for n in row), default=0)
-    copies = made(layers, model.experts, max(copies_max, 1))
-    _kvcl.ep_index(counted, array, copies, max(copies_max, 1), counts)
+        copies_max = max(counts.cast("B").cast("I"), default=0)
+    width = max(copies_max, 1)
+    copies = made(layers, model.experts, width)
+    _kvcl.ep_index(counted, array, copies, width, counts)
     return copies, counts
 
 

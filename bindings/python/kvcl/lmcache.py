@@ -19,6 +19,7 @@ from ._job_options import block_is_first, options
 from ._keys import keys_from_bytes
 from ._options import Option
 
+_os: Any = os  # eventfd: the type stubs of mypy 1.0 lack it
 WHO = "kvcl.lmcache"
 OPTIONS = (Option("threads", 2, "threads that run LMCache's batches"),)
 
@@ -67,7 +68,7 @@ class Client:
             raise ValueError(f"{WHO}: option threads is {found.threads}: 1 to 64 are possible")
         self._salt = found.salt.encode()
         self._job = Job(WHO, found)
-        self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._fd: int = _os.eventfd(0, _os.EFD_CLOEXEC | _os.EFD_NONBLOCK)
         self._lock = threading.Lock()
         self._done: Deque[Completion] = deque()
         self._last = 0
@@ -116,7 +117,7 @@ class Client:
     def drain_completions(self) -> List[Completion]:
         """The batches that have ended since the last call: (number, whether it succeeded, why not, for each key)."""
         try:
-            os.eventfd_read(self._fd)
+            _os.eventfd_read(self._fd)
         except (OSError, ValueError):  # nothing new, or closed
             pass
         with self._lock:
@@ -188,7 +189,7 @@ class Client:
                 why = batch.why or ("" if ok else "not stored: the log of kvcl says why")
                 self._done.append((batch.number, ok, why, done if ran else None))
                 if self._fd >= 0:
-                    os.eventfd_write(self._fd, 1)
+                    _os.eventfd_write(self._fd, 1)
 
     def _keys(self, keys: Sequence[str]) -> List[bytes]:
         return keys_from_bytes(keys, self._salt)

@@ -43,7 +43,7 @@ def head_read(head: Any, size: int, itemsize: Any) -> Optional[Tuple[str, Tuple[
 
 def _itemsize(dtype: str) -> int:
     import torch
-    return getattr(torch, dtype).itemsize
+    return int(getattr(torch, dtype).itemsize)
 
 
 def _parts(tensor: Any) -> List[memoryview]:
@@ -139,7 +139,7 @@ class Tensors:
     def _put_split(self: Any, keys: Sequence[str], tensors: Sequence[Any], size: int, dim: int,
                    config: Any = None) -> List[int]:
         if size <= 1:
-            return self._put_tensors(keys, tensors, config)
+            return list(self._put_tensors(keys, tensors, config))
         if len(keys) != len(tensors):
             return [INVALID] * len(keys)
         names: List[str] = []
@@ -212,7 +212,7 @@ class Tensors:
 
     def put_tensor_from(self, key: str, buffer_ptr: int, size: int) -> int:
         """Put the tensor that a registered buffer holds, as get_tensor_into() leaves it there."""
-        return self.batch_put_tensor_from([key], [buffer_ptr], [size])[0]
+        return int(self.batch_put_tensor_from([key], [buffer_ptr], [size])[0])
 
     def batch_put_tensor_from(self: Any, keys: Sequence[str], buffer_ptrs: Sequence[int],
                               sizes: Sequence[int]) -> List[int]:
@@ -222,12 +222,12 @@ class Tensors:
         if any(head_read((ctypes.c_ubyte * n).from_address(ptr), n, _itemsize) is None
                for ptr, n in zip(buffer_ptrs, sizes)):
             return [INVALID] * len(keys)
-        return self.batch_put_from(keys, buffer_ptrs, sizes)
+        return list(self.batch_put_from(keys, buffer_ptrs, sizes))
 
     def put_tensor_with_tp_from(self: Any, key: str, buffer_ptr: int, size: int, tp_rank: int = 0, tp_size: int = 1,
                                 split_dim: int = 0) -> int:
         """put_tensor_with_tp() of the tensor that a registered buffer holds."""
-        return self.batch_put_tensor_with_tp_from([key], [buffer_ptr], [size], tp_rank, tp_size, split_dim)[0]
+        return int(self.batch_put_tensor_with_tp_from([key], [buffer_ptr], [size], tp_rank, tp_size, split_dim)[0])
 
     def batch_put_tensor_with_tp_from(self: Any, base_keys: Sequence[str], buffer_ptrs: Sequence[int],
                                       sizes: Sequence[int], tp_rank: int = 0, tp_size: int = 1,
@@ -236,7 +236,7 @@ class Tensors:
         if not len(base_keys) == len(buffer_ptrs) == len(sizes) or not all(map(self._known, buffer_ptrs, sizes)):
             return [INVALID] * len(base_keys)
         whole = [_tensor((ctypes.c_ubyte * n).from_address(ptr), n) for ptr, n in zip(buffer_ptrs, sizes)]
-        return self._put_split(base_keys, whole, tp_size, split_dim)
+        return list(self._put_split(base_keys, whole, tp_size, split_dim))
 
 
 def _names(keys: Sequence[str], rank: int, size: int) -> List[str]:

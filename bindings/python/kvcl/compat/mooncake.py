@@ -386,4 +386,4 @@ def install() -> None:
     package: Any = sys.modules.get("mooncake") or types.ModuleType("mooncake")
     package.store, package.engine = sys.modules[__name__], mooncake_engine
     sys.modules["mooncake"], sys.modules["mooncake.store"] = package, sys.modules[__name__]
-    sys.modules["mooncake.engine"] = mooncake_engine  # type: ignore[assignment]
+    sys.modules["mooncake.engine"] = mooncake_engine

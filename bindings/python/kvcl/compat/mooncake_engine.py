@@ -192,10 +192,11 @@ class TransferEngine:
         try:
             self._context = Context(boot="self")
             self._door = self._context.listen(f"{host}:{port}")
+            address = self._door.address or ""
         except KvclError as error:
             self.close()
             return self._failed("initialize", error)
-        self._port = int(self._door.address.rpartition(":")[2])
+        self._port = int(address.rpartition(":")[2])
         self._name = f"{host}:{self._port}"
         self._thread = threading.Thread(target=self._serve, name="kvcl-transfer-engine", daemon=True)
         self._thread.start()

@@ -42,7 +42,7 @@ class Group(dist.ProcessGroup):
 
     @property
     def group_name(self) -> str:
-        return dist.distributed_c10d._world.pg_names.get(self, "")
+        return str(dist.distributed_c10d._world.pg_names.get(self, ""))
 
     @property
     def pg_name(self) -> str:
@@ -69,7 +69,7 @@ class Group(dist.ProcessGroup):
 
     def _limit(self, opts: Any) -> float:
         given = getattr(opts, "timeout", None)
-        seconds = given.total_seconds() if given is not None else -1.0
+        seconds: float = given.total_seconds() if given is not None else -1.0
         return seconds if seconds > 0 else self._timeout.total_seconds()
 
     # ---- one buffer on each side ----

@@ -92,7 +92,7 @@ class Work(dist.Work):
         """Before anyone waits for it: steps that follow the others."""
         self._after += steps
 
-    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:  # type: ignore[override]
+    def wait(self, timeout: Optional[datetime.timedelta] = None) -> bool:
         seconds = timeout.total_seconds() if timeout is not None else 0.0
         self._finish(seconds if seconds > 0 else None)
         if self._error is not None:
@@ -110,7 +110,7 @@ class Work(dist.Work):
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None
 
-    def exception(self) -> Optional[BaseException]:  # type: ignore[override]
+    def exception(self) -> Optional[BaseException]:
         return self._error
 
     def result(self) -> List[torch.Tensor]:

@@ -305,7 +305,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         return True
 
     def request_finished(self, request: Any, block_ids: List[int]) -> Tuple[bool, Optional[Dict[str, Any]]]:
-        return self.request_finished_all_groups(request, (block_ids,))
+        keep, params = self.request_finished_all_groups(request, (block_ids,))
+        return keep, params
 
     @_guarded(list)
     def take_events(self) -> List[Any]:

@@ -57,7 +57,8 @@ def _number(value: Any, end: int) -> bool:
 
 def read(given: Dict[str, Any], blocks: int) -> Optional[Source]:
     """Of kv_transfer_params; None if they name no source of so many blocks, or have another form."""
-    peers, ids, slot = given.get("kvcl_peers"), given.get("kvcl_blocks"), given.get("kvcl_slot")
+    slot: Any = given.get("kvcl_slot")
+    peers, ids = given.get("kvcl_peers"), given.get("kvcl_blocks")
     if not (isinstance(peers, list) and 0 < len(peers) <= PEERS_MAX and isinstance(ids, list) and len(ids) == blocks):
         return None
     if not all(isinstance(one, str) and 0 < len(one) < 65536 for one in peers) or not _number(slot, SLOTS):

@@ -208,7 +208,7 @@ class Peers:
             comms[part.peer].notify(0, READ.pack(source.name, part.reader, part.readers))
         return [kvcl.Status.OK] * (len(blocks) * each)
 
-    def _get(self, comm: kvcl.Comm, part: Part, theirs: Any, blocks: List[int], each: int) -> kvcl.Request:
+    def _get(self, comm: kvcl.Comm, part: Part, theirs: Any, blocks: List[int], each: int) -> kvcl.Request[None]:
         remote = [block * part.their_parts + one for block in theirs for one in part.theirs]
         local = [block * each + one for block in blocks for one in part.ours]
         return comm.get(0, self._cache, remote, local, remote_cache=CACHE, timeout=self._options["timeout"])

@@ -30,7 +30,7 @@ class Stats(KVConnectorStats):
         return cls(data=counts) if any(counts.values()) else None
 
     def reset(self) -> None:
-        self.data = {}
+        self.data: Dict[str, float] = {}
 
     def aggregate(self, other: KVConnectorStats) -> "Stats":
         return Stats(data={name: self.data.get(name, 0) + other.data.get(name, 0) for name in COUNTS})

@@ -37,7 +37,8 @@ class TierJobs:
     def __init__(self, job: Job, view: memoryview, root: bytes, threads: int) -> None:
         self._job, self._root = job, root
         self._flat = view.cast("B")
-        chunks, self.chunk_bytes = view.shape[0], view.strides[0]
+        chunks = len(view)
+        self.chunk_bytes = view.nbytes // chunks
         layout = Layout.bytes(chunks, self.chunk_bytes)
         job.open(self.chunk_bytes, [Memory(MEMORY, layout, self._flat)])
         self._tasks: "queue.SimpleQueue[Optional[Callable[[], None]]]" = queue.SimpleQueue()

@@ -90,7 +90,8 @@ class Transfers:
         if self.peers is None:
             return None
         try:
-            return self.peers.read(source, self.parts(len(source.peers)), blocks, first, patience)
+            call: kvcl.Call = self.peers.read(source, self.parts(len(source.peers)), blocks, first, patience)
+            return call
         except Exception as error:  # noqa: B902: of this handover alone
             self._log.warning("KVCL: a handover failed: %s", error)
             return None
