@@ -21,7 +21,7 @@ HITS = [640, 256, 0, 0]  # tokens of whole blocks before the last token
 PART = 128 * 1024        # bytes of a block of the store: 4 layers of 128 tokens of K and V of 64 bf16
 LIMIT = 3000             # seconds until a test that hangs is ended
 
-failures = []
+failures, notes = [], []
 
 
 def check(what, good, more=""):
@@ -30,8 +30,16 @@ def check(what, good, more=""):
     failures.append(not good)
 
 
+def note(text):
+    """A line that a reader of a passed test needs as well: at once, and at the end, where a long log is read."""
+    say(text)
+    notes.append(text)
+
+
 def end():
-    """The line that contrib/ci/count-tests sums; leave without the engine's exit handlers."""
+    """The notes, and the line that contrib/ci/count-tests sums; leave without the engine's exit handlers."""
+    for text in notes:
+        print(f"note {text}")
     print(f"{failures.count(False)} passed, {failures.count(True)} failed, 0 skipped", flush=True)
     os._exit(1 if any(failures) else 0)
 
@@ -100,9 +108,9 @@ def greedy(tokens):
 
 
 def seed():
-    """Of TEST_SEED, or of the clock; printed."""
+    """Of TEST_SEED, or of the clock; noted."""
     number = int(os.environ.get("TEST_SEED") or time.time_ns() % 1000000)
-    say(f"TEST_SEED={number}")
+    note(f"TEST_SEED={number}")
     return number
 
 

@@ -2,8 +2,8 @@
 # vLLM with the connector (kvcl.vllm): a whole engine on the CPU, a tiny model, and a kvcl_serve. What it generates is
 # compared with what it generates without the connector.
 #   TEST_ENGINES=DIR   a virtual environment of engines.lock
-# Both rings run the same; arguments are the tests to run: run_vllm.sh store handover
-#   TEST_REQUESTS=60   of the test "random"; 400 take 3 to 4 minutes on two cores
+# Arguments are the tests to run: run_vllm.sh store handover. Both rings run the same, but for
+#   TEST_REQUESTS      of the test "random": 60, at night 400, which take 3 to 4 minutes on two cores
 # TEST_TIMEOUT: 3600
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
@@ -22,6 +22,8 @@ export TEST_KVCL_SERVE PYTHONPATH KVCL_SECRET_FILE
 "$python" -c 'import kvcl' || skip "$python cannot load the bindings, which were built for ${PYTHON:-another Python}"
 has vllm vLLM
 base || exit 1
+[ "${TEST_RING:-gate}" = gate ] || TEST_REQUESTS=${TEST_REQUESTS:-400}
+export TEST_REQUESTS="${TEST_REQUESTS:-60}"
 [ $# -gt 0 ] || set -- calls store ranks layers hybrid handover tier tp random
 for each; do
   one "$each" timeout -k 10 3600 "$python" "$engines/vllm_$each.py"

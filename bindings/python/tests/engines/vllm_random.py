@@ -126,9 +126,9 @@ def main():
             wrong += [begin + i for i, tokens in enumerate(out) if tokens != base[begin + i]]
         store.resume()
     tokens = sum(len(one) for one in asked)
-    engine.say(f"{n} requests, {tokens} tokens of prompts in {blocks} blocks, room for {pool // (2 * PART)}: "
-               f"{store.faults} faults, {reused / tokens:.0%} reused, {len(wrong)} wrong, "
-               f"{time.monotonic() - begun:.0f} s")
+    engine.note(f"{n} requests, {tokens} tokens of prompts in {blocks} blocks, room for {pool // (2 * PART)}: "
+                f"{store.faults} faults, {reused / tokens:.0%} reused, {len(wrong)} wrong, "
+                f"{time.monotonic() - begun:.0f} s")
     check("no output is wrong", not wrong, wrong)
     check("the store is of use", reused > 0)
     check("there were faults", store.faults > 0)
