@@ -41,7 +41,7 @@ def rank(seconds):
     import kvcl
     with kvcl.Context() as context:
         world = context.world
-        cache = context.cache("calls", kvcl.Layout.bytes(blocks=2 * BLOCKS, block_bytes=BLOCK), writable=True)
+        cache = context.cache("calls", kvcl.Layout.bytes(blocks=2 * BLOCKS, block_bytes=BLOCK))  # as the C program
         with kvcl.Store(world, dram_bytes=2 * KEYS * BLOCK, block_bytes=BLOCK) as store:
             keys = [kvcl.key_from_string(f"key {i}") for i in range(KEYS)]
             mine = range(world.rank, KEYS, world.size)

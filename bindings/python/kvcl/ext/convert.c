@@ -212,14 +212,38 @@ static bool u32_of_int(PyObject *item, uint32_t *value)
     return true;
 }
 
+/* A list of plain ints, in place: no Python code runs meanwhile, which could change it. @return false: it has another
+ * element, or there is no memory; nothing is allocated then. */
+static bool u32s_of_list(PyObject *list, uint32_t **values_p, size_t *n_p)
+{
+    const Py_ssize_t n = PyList_Size(list);
+    uint32_t         *values = malloc(((size_t)n + 1) * sizeof(*values));
+    Py_ssize_t       i = 0;
+
+    while ((values != NULL) && (i < n) && u32_of_int(PyList_GetItem(list, i), &values[i])) {
+        ++i;
+    }
+    if ((values == NULL) || (i < n)) {
+        free(values);
+        return false;
+    }
+    *values_p = values;
+    *n_p      = (size_t)n;
+    return true;
+}
+
 int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
 {
     PyObject *seq;
     uint32_t *values;
     uint64_t value;
     size_t   i, n;
-    int      found = u32s_from_buffer(arg, what, values_p, n_p);
+    int      found;
 
+    if (PyList_CheckExact(arg) && u32s_of_list(arg, values_p, n_p)) {
+        return 0;
+    }
+    found = u32s_from_buffer(arg, what, values_p, n_p);
     if (found != 0) {
         return (found > 0) ? 0 : -1;
     }
@@ -240,12 +264,7 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
         return -1;
     }
     for (i = 0; i < n; ++i) {
-        PyObject *item = PyTuple_GetItem(seq, (Py_ssize_t)i);
-
-        if (u32_of_int(item, &values[i])) {
-            continue;
-        }
-        if (kvpy_u64(item, what, UINT32_MAX, &value) != 0) {
+        if (kvpy_u64(PyTuple_GetItem(seq, (Py_ssize_t)i), what, UINT32_MAX, &value) != 0) {
             free(values);
             Py_DECREF(seq);
             return -1;
@@ -260,12 +279,25 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
 
 /* ---- keys ---- */
 
+/* Most are. No Python code runs. */
+static bool key_of_bytes(PyObject *item, kvcl_key_t *key)
+{
+    Py_ssize_t len;
+    char       *bytes;
+
+    if (!PyBytes_CheckExact(item) || (PyBytes_AsStringAndSize(item, &bytes, &len) != 0) ||
+        (len != (Py_ssize_t)sizeof(key->bytes))) {
+        return false;
+    }
+    memcpy(key->bytes, bytes, sizeof(key->bytes));
+    return true;
+}
+
 static int key_of(PyObject *item, kvcl_key_t *key)
 {
     kvpy_buf_t buf;
 
-    if (PyBytes_CheckExact(item) && (PyBytes_Size(item) == (Py_ssize_t)sizeof(key->bytes))) { /* most are */
-        memcpy(key->bytes, PyBytes_AsString(item), sizeof(key->bytes));
+    if (key_of_bytes(item, key)) {
         return 0;
     }
     if (kvpy_buf_take(item, 0, &buf) != 0) {
@@ -305,12 +337,34 @@ static int keys_packed(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
     return 0;
 }
 
+/* As u32s_of_list(). */
+static bool keys_of_list(PyObject *list, kvcl_key_t **keys_p, size_t *n_p)
+{
+    const Py_ssize_t n = PyList_Size(list);
+    kvcl_key_t       *keys = malloc(((size_t)n + 1) * sizeof(*keys));
+    Py_ssize_t       i = 0;
+
+    while ((keys != NULL) && (i < n) && key_of_bytes(PyList_GetItem(list, i), &keys[i])) {
+        ++i;
+    }
+    if ((keys == NULL) || (i < n)) {
+        free(keys);
+        return false;
+    }
+    *keys_p = keys;
+    *n_p    = (size_t)n;
+    return true;
+}
+
 int kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
 {
     PyObject   *seq;
     kvcl_key_t *keys;
     size_t     i, n;
 
+    if (PyList_CheckExact(arg) && keys_of_list(arg, keys_p, n_p)) {
+        return 0;
+    }
     if (PyObject_CheckBuffer(arg)) {
         return keys_packed(arg, keys_p, n_p);
     }
