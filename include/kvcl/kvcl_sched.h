@@ -245,6 +245,8 @@ KVCL_API kvcl_status_t kvcl_sched_decide(kvcl_sched_h sched, double now_s, const
 /**
  * The decode instance once more, when the prefill has ended: GO with decision.decode, which may be another one than
  * before, or REFUSE, which wastes the prefill (admit=baseline does so by design). prefill: where it was prefilled.
+ * Call it again, after kvcl_sched_gone, for a request whose decode instance has gone: while its KV is at the prefill
+ * instance it needs no other prefill. A request whose prefill instance has gone as well goes to kvcl_sched_decide.
  * @return as kvcl_sched_decide.
  */
 KVCL_API kvcl_status_t kvcl_sched_decode(kvcl_sched_h sched, double now_s, const kvcl_sched_req_t *req,
@@ -313,7 +315,10 @@ KVCL_API kvcl_status_t kvcl_sched_first_token(kvcl_sched_h sched, double now_s, 
 KVCL_API kvcl_status_t kvcl_sched_finished(kvcl_sched_h sched, double now_s, const kvcl_sched_measured_t *measured)
     KVCL_MUST_CHECK;
 
-/** An instance has gone: what was learnt of it is forgotten, and the requests on it are no longer followed. */
+/**
+ * An instance has gone: what was learnt of it is forgotten, and the requests on it are no longer followed. Those that
+ * were to decode there are placed by kvcl_sched_decode, those that were to prefill there by kvcl_sched_decide.
+ */
 KVCL_API kvcl_status_t kvcl_sched_gone(kvcl_sched_h sched, double now_s, uint32_t inst) KVCL_MUST_CHECK;
 
 /* ---- text ---- */

@@ -244,18 +244,30 @@ kvcl_status_t kvcl_sched_decide(kvcl_sched_h sched, double now_s, const kvcl_sch
     return KVCL_OK;
 }
 
-/* After the prefill: the request decodes elsewhere than planned, or not at all. */
+/* After the prefill: the request decodes elsewhere than planned, or not at all. One whose decode instance has gone is
+ * not followed any more: it is again. */
 static void placed_again(kvcl_job_t *job)
 {
     kvcl_followed_t *request = kvcl_follow_find(&job->s->follow, job->req.id);
+    kvcl_followed_t again;
 
-    if ((request == NULL) || ((job->req.flags & KVCL_SCHED_DRY) != 0)) {
+    if ((job->req.flags & KVCL_SCHED_DRY) != 0) {
         return;
     }
     if (job->out->verdict == KVCL_SCHED_REFUSE) {
         kvcl_follow_remove(&job->s->follow, job->req.id);
-    } else {
+    } else if (request != NULL) {
         request->decode = job->out->decode;
+    } else {
+        again = (kvcl_followed_t){.id      = job->req.id,
+                                  .prefill = job->out->prefill,
+                                  .decode  = job->out->decode,
+                                  .klass   = job->req.klass,
+                                  .decodes = true,
+                                  .start_s = job->now_s,
+                                  .tokens  = (double)job->req.tokens,
+                                  .output  = job->output};
+        kvcl_follow_add(&job->s->follow, &again);
     }
 }
 

@@ -71,12 +71,16 @@ void kvcl_follow_gone(kvcl_follow_t *follow, uint32_t inst)
 {
     uint32_t i = 0;
 
+    kvcl_followed_t *r;
+
     while (i < follow->n) {
-        if ((follow->at[i].decode == inst) || (!follow->at[i].decodes && (follow->at[i].prefill == inst))) {
+        r = &follow->at[i];
+        if (r->decodes ? (r->decode == inst) : (r->prefill == inst)) {
             remove_at(follow, i);
-        } else {
-            ++i;
+            continue;
         }
+        r->decode = (r->decode == inst) ? KVCL_SCHED_NONE : r->decode;
+        ++i;
     }
 }
 

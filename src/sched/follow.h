@@ -38,7 +38,7 @@ void             kvcl_follow_add(kvcl_follow_t *follow, const kvcl_followed_t *r
 /** NULL: it is not followed. */
 kvcl_followed_t *kvcl_follow_find(kvcl_follow_t *follow, uint64_t id);
 void             kvcl_follow_remove(kvcl_follow_t *follow, uint64_t id);
-/** Remove all requests on an instance. */
+/** Remove the requests on an instance. Those that prefill elsewhere lose it as the place to decode. */
 void             kvcl_follow_gone(kvcl_follow_t *follow, uint32_t inst);
 
 /* What a moment will bring. */

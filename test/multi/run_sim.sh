@@ -106,6 +106,12 @@ holds "few are lost" "$(field lost) > 0 && $(field lost) < 80"
 holds "some are decided again" "$(field decided_again) > 0"
 $sim --requests 2000 --speed 3 --fault die:12@100 --json >"$tmp/out"
 holds "few are lost with a decode instance" "$(field lost) > 0 && $(field lost) < 80"
+# Those that were handed to it and did not decode yet are placed again, and all end. Undetected for long, nobody else is
+# lost than the few that decoded there.
+lost=$(field lost)
+$sim --requests 2000 --speed 3 --fault die:12@100 --detect 5 --json >"$tmp/out"
+holds "no more are lost while it is not known" "$(field lost) <= $lost"
+holds "they are placed again" "$(field decided_again) > 0"
 
 # The log.
 for policy in prefill=global prefill=random,admit=all; do

@@ -246,6 +246,63 @@ START_TEST(an_instance_that_has_gone_takes_its_requests_along)
 }
 END_TEST
 
+/* As many requests as are taken, prefilled on 0, to decode on 1. @return how many. */
+static uint64_t open_handed(scene_t *scene)
+{
+    scene_open(scene, "prefill=local,admit=erp:td=1000", 3);
+    scene->inst[0].role    = KVCL_SCHED_PREFILL;
+    scene->inst[1].role    = KVCL_SCHED_DECODE;
+    scene->inst[2].role    = KVCL_SCHED_DECODE;
+    scene->inst[2].running = 1; /* so all go to 1 */
+    scene->req.tbt_s       = 0.05;
+    for (scene->req.id = 1; verdict(scene) == KVCL_SCHED_GO; ++scene->req.id) {
+        ck_assert_uint_eq(scene->out.decode, 1);
+        ck_assert_uint_lt(scene->req.id, 1000);
+    }
+    ck_assert_uint_gt(scene->req.id, 4);
+    return scene->req.id - 1;
+}
+
+START_TEST(requests_of_a_decode_instance_that_has_gone_are_placed_again)
+{
+    kvcl_sched_measured_t m = KVCL_SCHED_MEASURED_INIT;
+    scene_t               scene;
+    const uint64_t        n = open_handed(&scene);
+
+    for (m.id = 1; m.id <= n; ++m.id) {
+        ck_assert_int_eq(kvcl_sched_prefill_done(scene.sched, 1, &m), KVCL_OK);
+    }
+    scene.now = 1;
+    ck_assert_int_eq(kvcl_sched_gone(scene.sched, 1, 1), KVCL_OK);
+    scene.inst[1] = scene.inst[2];
+    scene.n       = 2;
+    scene.req.flags = KVCL_SCHED_DRY;
+    ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_GO); /* none is followed */
+    scene.req.flags = 0;
+    for (scene.req.id = 1; scene.req.id <= n; ++scene.req.id) {
+        ck_assert_int_eq(kvcl_sched_decode(scene.sched, 1, &scene.req, 0, 1, scene.inst, sizeof(scene.inst[0]), scene.n,
+                                           &scene.out), KVCL_OK);
+        ck_assert_uint_eq(scene.out.verdict, KVCL_SCHED_GO);
+        ck_assert_uint_eq(scene.out.decode, 2);
+    }
+    ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_REFUSE); /* all are */
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(requests_that_prefill_elsewhere_outlive_their_decode_instance)
+{
+    scene_t scene;
+
+    (void)open_handed(&scene);
+    ck_assert_int_eq(kvcl_sched_gone(scene.sched, 0, 1), KVCL_OK);
+    scene.inst[1] = scene.inst[2];
+    scene.n       = 2;
+    ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_REFUSE);
+    scene_close(&scene);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("admission");
@@ -261,6 +318,8 @@ int main(void)
     tcase_add_test(tcase, by_deadline_only_earlier_ones_are_ahead);
     tcase_add_test(tcase, an_idle_cluster_refuses_nobody_that_it_can_serve);
     tcase_add_test(tcase, an_instance_that_has_gone_takes_its_requests_along);
+    tcase_add_test(tcase, requests_of_a_decode_instance_that_has_gone_are_placed_again);
+    tcase_add_test(tcase, requests_that_prefill_elsewhere_outlive_their_decode_instance);
     suite_add_tcase(suite, tcase);
     return scene_run(suite);
 }

@@ -121,7 +121,8 @@ static void handle(sim_t *sim, const sim_event_t *event)
         }
         break;
     case EVENT_JOIN:
-        if ((sim->runs[event->a].state == SIM_MOVES) && (sim->runs[event->a].tries == event->b)) {
+        if ((sim->runs[event->a].state == SIM_MOVES) && (sim->runs[event->a].tries == event->b) &&
+            sim->insts[sim->runs[event->a].decode].alive) {
             sim_join(sim, event->a);
         }
         break;

@@ -1,6 +1,7 @@
 /*
- * Owns what dies, joins and slows down. A dead instance loses its blocks and the requests on it; until the scheduler
- * knows, requests are placed there, and these are decided anew when it does.
+ * Owns what dies, joins and slows down. A dead instance loses its blocks and the requests that prefill or decode on it.
+ * Until the scheduler knows, requests are placed there and handed to it; these are decided anew when it does. So are
+ * those that had been handed to it and did not decode yet: their KV is at the instance that prefilled them.
  */
 #include "config.h"
 #include "tools/sim/calls.h"
@@ -16,7 +17,7 @@ static void lose_requests(sim_t *sim, uint32_t id)
         i = (uint32_t)k;
         if ((sim->runs[i].state >= SIM_QUEUED) && (sim->runs[i].state <= SIM_DECODES)) {
             if (((sim->runs[i].state <= SIM_PREFILLS) && (sim->runs[i].prefill == id)) ||
-                ((sim->runs[i].state >= SIM_MOVES) && (sim->runs[i].decode == id))) {
+                ((sim->runs[i].state == SIM_DECODES) && (sim->runs[i].decode == id))) {
                 sim_ended(sim, i, SIM_LOST);
             }
         }
@@ -43,6 +44,40 @@ static void die(sim_t *sim, uint32_t id)
     sim_event(sim, sim->now + sim->config->detect, EVENT_DETECT, id, 0);
 }
 
+/* The request is decided anew, as if it had just come. */
+static void decide_again(sim_t *sim, uint32_t request)
+{
+    sim_run_t *r = &sim->runs[request];
+
+    if (r->decode < sim->n_insts) {
+        --sim->insts[r->decode].pending;
+        sim->insts[r->decode].pending_tokens -= sim->work->requests[request].input;
+    }
+    sim_no_handover(sim, request);
+    r->state       = SIM_WAITS;
+    r->fetches     = 0;
+    r->fetch_bytes = 0;
+    r->start       = -1;
+    ++r->tries;
+    ++sim->totals.again;
+    sim_event(sim, sim->now, EVENT_RETRY, request, 0);
+}
+
+/* It was handed to an instance that died: another one, if its KV is still where it was prefilled. */
+static void hand_again(sim_t *sim, uint32_t request)
+{
+    sim_run_t *r = &sim->runs[request];
+
+    if (!sim->insts[r->prefill].alive) {
+        decide_again(sim, request);
+        return;
+    }
+    sim_no_handover(sim, request);
+    ++r->tries; /* what is under way to the old one is void */
+    ++sim->totals.again;
+    sim_hand_on(sim, request);
+}
+
 void sim_detected(sim_t *sim, uint32_t id)
 {
     sim_inst_t *inst = &sim->insts[id];
@@ -51,27 +86,16 @@ void sim_detected(sim_t *sim, uint32_t id)
 
     inst->known = false;
     sim_call_gone(sim, id);
-    /* Those placed there since are decided again, and those that were to decode there get another place. */
     while (inst->n_queue != 0) {
         request = inst->queue[--inst->n_queue];
         sim_expect(sim, id, request, false);
-        if (sim->runs[request].decode < sim->n_insts) {
-            --sim->insts[sim->runs[request].decode].pending;
-            sim->insts[sim->runs[request].decode].pending_tokens -= sim->work->requests[request].input;
-        }
-        sim_no_handover(sim, request);
-        sim->runs[request].state       = SIM_WAITS;
-        sim->runs[request].fetches     = 0;
-        sim->runs[request].fetch_bytes = 0;
-        ++sim->runs[request].tries;
-        ++sim->totals.again;
-        sim_event(sim, sim->now, EVENT_RETRY, request, 0);
+        decide_again(sim, request);
     }
     inst->queue_busy   = 0;
     inst->queue_tokens = 0;
     for (k = 0; k < sim->next; ++k) {
         if ((sim->runs[k].state == SIM_MOVES) && (sim->runs[k].decode == id)) {
-            sim_ended(sim, (uint32_t)k, SIM_LOST); /* sent there before it was known */
+            hand_again(sim, (uint32_t)k);
         }
     }
 }

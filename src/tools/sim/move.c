@@ -308,7 +308,7 @@ void sim_drop_flows(sim_t *sim, uint32_t inst)
             fetched(sim, f.a, f.b >> 17, 0, false); /* it computes them */
         } else if (f.kind == FLOW_HANDOVER) {
             sim->runs[f.a].flow = SIM_NO_FLOW;
-            if (sim->runs[f.a].state == SIM_MOVES) {
+            if ((f.from == inst) && (sim->runs[f.a].state == SIM_MOVES)) {
                 sim_ended(sim, f.a, SIM_LOST);
             }
         }

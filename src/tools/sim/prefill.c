@@ -248,15 +248,21 @@ void sim_piece_ended(sim_t *sim, uint32_t id)
 
 void sim_prefilled(sim_t *sim, uint32_t request)
 {
-    const work_request_t *work = &sim->work->requests[request];
-    sim_run_t            *r    = &sim->runs[request];
-    uint32_t             was;
+    sim_run_t *r = &sim->runs[request];
 
     r->prefilled = sim->now;
     sim_expect(sim, r->prefill, request, false);
-    sim_keep(sim, r->prefill, request, 0, work->n);
+    sim_keep(sim, r->prefill, request, 0, sim->work->requests[request].n);
     sim_call_prefill_done(sim, request);
-    was = r->decode;
+    sim_hand_on(sim, request);
+}
+
+void sim_hand_on(sim_t *sim, uint32_t request)
+{
+    const work_request_t *work = &sim->work->requests[request];
+    sim_run_t            *r    = &sim->runs[request];
+    const uint32_t       was   = r->decode;
+
     if (!sim_call_decode(sim, request)) {
         return;
     }

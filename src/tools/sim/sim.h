@@ -237,6 +237,7 @@ void sim_queue_add(sim_t *sim, uint32_t inst, uint32_t request, double busy_s);
 void sim_prefill_next(sim_t *sim, uint32_t inst);
 void sim_piece_ended(sim_t *sim, uint32_t inst);
 void sim_prefilled(sim_t *sim, uint32_t request);
+void sim_hand_on(sim_t *sim, uint32_t request); /* prefilled: to the decode instance that the scheduler names */
 
 /* decode.c */
 void sim_join(sim_t *sim, uint32_t request);     /* its KV is at its decode instance */
