@@ -292,7 +292,7 @@ typedef struct kvcl_sched_measured {
     uint64_t output_tokens; /* generated in all */
     double   prefill_s;     /* of the device; without queue and fetch */
     double   fetch_s;       /* from the decision until all was fetched */
-    double   fetch_bytes;   /* that were fetched; not read yet */
+    double   fetch_bytes;   /* that were fetched, in fetch_s; 0: as many as were planned */
     double   ttft_s;
     double   ttft_guess_s;  /* what the decision predicted */
     double   tbt_s;         /* mean */
@@ -303,9 +303,10 @@ typedef struct kvcl_sched_measured {
     {sizeof(kvcl_sched_measured_t), 0, KVCL_SCHED_NONE, KVCL_SCHED_NONE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /**
- * The prefill has ended (id, prefill, tokens, cached_tokens, prefill_s, fetch_s are read); the first token was sent
- * (ttft_s, ttft_guess_s); the request has ended (output_tokens, if complete; tbt_s, batch, context). They correct the
- * models' factors for each instance and the error bounds. Numbers that are not finite, or negative, are ignored.
+ * The prefill has ended (id, prefill, tokens, cached_tokens, prefill_s, fetch_s, fetch_bytes are read); the first token
+ * was sent (ttft_s, ttft_guess_s); the request has ended (output_tokens, if complete; tbt_s, batch, context). They
+ * correct the models' factors for each instance and the error bounds. Numbers that are not finite, or negative, are
+ * ignored.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (instance, class), KVCL_ERR_DEAD_HANDLE.
  */
 KVCL_API kvcl_status_t kvcl_sched_prefill_done(kvcl_sched_h sched, double now_s, const kvcl_sched_measured_t *measured)

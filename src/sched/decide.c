@@ -193,6 +193,7 @@ static void remember(const kvcl_job_t *job)
                                 .klass      = job->req.klass,
                                 .prefill_s  = (out->times.prefill_s > 0) ? out->times.prefill_s : 0,
                                 .fetch_s    = job->cand[job->pick].fetch_s,
+                                .fetch_bytes = (double)out->fetch_tokens * job->kv_bytes,
                                 .deadline_s = (job->req.ttft_s > 0) ? job->req.arrival_s + job->req.ttft_s : 0,
                                 .start_s    = (job->req.arrival_s + ttft > job->now_s) ? job->req.arrival_s + ttft :
                                                                                          job->now_s,

@@ -41,12 +41,25 @@ static void begins(kvcl_sched_h sched, uint64_t id, double now_s)
     }
 }
 
+/* The fetches of a request against what was predicted of them. Blocks that were evicted meanwhile, or fetched in vain,
+ * change the bytes: the prediction is scaled to those that came. */
+static void learn_fetch(kvcl_sched_h sched, const kvcl_followed_t *request, const kvcl_sched_measured_t *m)
+{
+    kvcl_factor_t *factor   = &sched->learn.inst[m->prefill].fetch;
+    double        predicted = request->fetch_s / kvcl_factor_mean(factor);
+
+    if ((m->fetch_bytes > 0) && (m->fetch_bytes < 1e18) && (request->fetch_bytes > 0)) {
+        predicted *= m->fetch_bytes / request->fetch_bytes;
+    }
+    kvcl_factor_add(factor, m->fetch_s, predicted);
+}
+
 kvcl_status_t kvcl_sched_prefill_done(kvcl_sched_h sched, double now_s, const kvcl_sched_measured_t *measured)
 {
     kvcl_sched_measured_t m;
     kvcl_status_t         status = read("kvcl_sched_prefill_done", sched, measured, &m);
     const kvcl_followed_t *request;
-    double                n, p, fetch;
+    double                n, p;
 
     if (status != KVCL_OK) {
         return status;
@@ -57,8 +70,7 @@ kvcl_status_t kvcl_sched_prefill_done(kvcl_sched_h sched, double now_s, const kv
     }
     request = kvcl_follow_find(&sched->follow, m.id);
     if ((request != NULL) && (request->prefill == m.prefill)) {
-        fetch = request->fetch_s / kvcl_factor_mean(&sched->learn.inst[m.prefill].fetch);
-        kvcl_factor_add(&sched->learn.inst[m.prefill].fetch, m.fetch_s, fetch);
+        learn_fetch(sched, request, &m);
     }
     n = (double)m.tokens;
     p = (m.cached_tokens < m.tokens) ? (double)m.cached_tokens : n - 1;

@@ -18,6 +18,7 @@ typedef struct kvcl_followed {
     bool     decodes;     /* its prefill has ended */
     double   prefill_s;   /* predicted, corrected */
     double   fetch_s;     /* predicted, of all its fetches */
+    double   fetch_bytes; /* that they are planned to move */
     double   deadline_s;  /* of its first token, on the caller's clock; 0: none */
     double   start_s;     /* of its decode: predicted, then as it was */
     double   tokens;

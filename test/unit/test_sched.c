@@ -232,6 +232,31 @@ START_TEST(slow_fetches_and_wrong_totals_are_learnt)
 }
 END_TEST
 
+START_TEST(a_fetch_of_fewer_bytes_than_planned_is_learnt_by_its_bytes)
+{
+    kvcl_sched_measured_t m = KVCL_SCHED_MEASURED_INIT;
+    scene_t               scene;
+    int                   i;
+
+    scene_open(&scene, "prefill=kvcl:work=0:room=0", 2);
+    scene.inst[0].nic_bytes_s = scene.inst[1].nic_bytes_s = 1e7;
+    scene.inst[0].queue_s     = 5;
+    scene_hold(&scene, 0, 0, 8); /* 800,000 bytes, 0.08 s */
+    m.prefill     = 1;
+    m.fetch_s     = 0.06;
+    m.fetch_bytes = 400000; /* the rest had been evicted: half as fast as predicted again */
+    for (i = 0; i < 200; ++i) {
+        scene.req.id = (uint64_t)i + 1;
+        ck_assert_uint_eq(scene_decide(&scene), 1);
+        m.id = scene.req.id;
+        ck_assert_int_eq(kvcl_sched_prefill_done(scene.sched, i, &m), KVCL_OK);
+    }
+    (void)scene_decide(&scene);
+    scene_near(scene.out.times.fetch_s, 0.12);
+    scene_close(&scene);
+}
+END_TEST
+
 START_TEST(lengths_of_outputs_are_learnt_by_class)
 {
     kvcl_sched_measured_t m = KVCL_SCHED_MEASURED_INIT;
@@ -317,6 +342,7 @@ int main(void)
     tcase_add_test(tcase, a_bad_request_is_refused);
     tcase_add_test(tcase, a_slow_instance_is_learnt);
     tcase_add_test(tcase, slow_fetches_and_wrong_totals_are_learnt);
+    tcase_add_test(tcase, a_fetch_of_fewer_bytes_than_planned_is_learnt_by_its_bytes);
     tcase_add_test(tcase, lengths_of_outputs_are_learnt_by_class);
     tcase_add_test(tcase, ties_go_to_the_instance_with_less_work_of_late);
     tcase_add_test(tcase, decode_goes_where_there_is_room_then_by_load_then_by_distance);
