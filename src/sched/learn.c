@@ -13,7 +13,6 @@ enum { ENOUGH = 8, HALVE_AT = 4096 };
 static const double STEP       = 0.05;  /* of the exponential mean, when enough is known */
 static const double ERROR_STEP = 0.02;  /* of the error's quantile */
 static const double ERROR_SHARE = 0.9;  /* that quantile */
-static const double PAST_HALF_S = 60;
 
 kvcl_status_t kvcl_learn_init(kvcl_learn_t *learn, uint32_t n_insts)
 {
@@ -118,19 +117,25 @@ double kvcl_lengths_quantile(const kvcl_lengths_t *lengths, double q)
 
 /* ---- past load ---- */
 
-/* 2^-x, x >= 0, linear between whole numbers. */
+/* 2^-x, x >= 0: whole numbers by a shift, the rest by the series of e^(-x ln 2), right to 0.0002. Many short steps must
+ * decay as few long ones do. */
 static double half_power(double x)
 {
-    double whole = (x < 60) ? (double)(unsigned)x : 60;
+    const double whole = (x < 60) ? (double)(unsigned)x : 60;
+    const double y     = (x < 60) ? (x - whole) * 0.6931471805599453 : 0;
 
-    return ((x < 60) ? (1 - ((x - whole) / 2)) : 1) / (double)(UINT64_C(1) << (unsigned)whole);
+    return (1 - (y * (1 - (y / 2 * (1 - (y / 3 * (1 - (y / 4 * (1 - (y / 5)))))))))) /
+           (double)(UINT64_C(1) << (unsigned)whole);
+}
+
+double kvcl_learn_left(double age_s)
+{
+    return (age_s > 0) ? half_power(age_s / KVCL_LEARN_HALF_S) : 1;
 }
 
 double kvcl_learn_past(const kvcl_learn_inst_t *inst, double now_s)
 {
-    const double age = now_s - inst->past_at;
-
-    return inst->past_s * ((age > 0) ? half_power(age / PAST_HALF_S) : 1);
+    return inst->past_s * kvcl_learn_left(now_s - inst->past_at);
 }
 
 void kvcl_learn_give(kvcl_learn_inst_t *inst, double now_s, double seconds)

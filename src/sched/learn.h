@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { KVCL_LEARN_BUCKETS = 96 };
+enum { KVCL_LEARN_BUCKETS = 96, KVCL_LEARN_HALF_S = 60 };
 
 /* A ratio of measured to predicted, followed by an exponential mean. Zeroed: nothing is known, the factor is 1. */
 typedef struct kvcl_factor {
@@ -51,6 +51,9 @@ double kvcl_factor_error(const kvcl_factor_t *factor, double model_error);
 void   kvcl_lengths_add(kvcl_lengths_t *lengths, uint64_t tokens);
 /** Quantile q (0..1) of the lengths. 0: nothing is known. */
 double kvcl_lengths_quantile(const kvcl_lengths_t *lengths, double q);
+
+/** What is left after so many seconds of something that halves every KVCL_LEARN_HALF_S. */
+double kvcl_learn_left(double age_s);
 
 /** Work that an instance was given of late, halved every minute. */
 double kvcl_learn_past(const kvcl_learn_inst_t *inst, double now_s);
