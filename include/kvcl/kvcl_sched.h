@@ -101,7 +101,8 @@ typedef struct kvcl_sched_req {
     uint64_t         id;            /* the caller's, to name it in later calls; 0: it is not followed */
     uint32_t         flags;
     uint32_t         klass;         /* 0..31 */
-    const kvcl_key_t *keys;         /* of the prompt's blocks, in order; read during the call only; may be NULL */
+    const kvcl_key_t *keys;         /* of the prompt's blocks, in order; read during the call only. NULL: nothing is
+                                       learnt of prefixes, and no replicas are planned */
     size_t           n_keys;        /* blocks of the prompt that can be shared; also without keys */
     uint64_t         tokens;        /* of the prompt; more than 0 */
     uint32_t         block_tokens;  /* tokens of a block */
@@ -147,8 +148,8 @@ typedef enum kvcl_sched_plan {
     KVCL_SCHED_THERE     = 1, /* the prefill instance has it */
     KVCL_SCHED_FETCH     = 2, /* fetch it from `from`; inst[] have it too */
     KVCL_SCHED_COMPUTE   = 3,
-    KVCL_SCHED_REPLICATE = 4  /* copy it from `from` to inst[], in the background; not needed by this request. No policy
-                                 of this version plans it */
+    KVCL_SCHED_REPLICATE = 4  /* copy it from `from` to inst[], in the background; not needed by this request. The
+                                 caller counts these as sends and recvs; prefill=kvcl plans it, if keys are given */
 } kvcl_sched_plan_t;
 
 /* kvcl_sched_run_t.flags */
@@ -156,7 +157,8 @@ enum { KVCL_SCHED_KEEP = 1 /* a fetched run stays at the prefill instance, for o
 
 /*
  * The plan of a run of blocks. THERE, FETCH and COMPUTE cover the prompt's blocks in order, without gaps.
- * FETCH: kvcl_store_get at the prefill instance. REPLICATE: kvcl_store_copy. Fixed for ever: 40 bytes.
+ * FETCH: kvcl_store_get at the prefill instance. REPLICATE: kvcl_store_copy to each of inst[]. Fixed for ever: 40
+ * bytes.
  */
 typedef struct kvcl_sched_run {
     uint32_t first;

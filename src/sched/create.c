@@ -49,6 +49,7 @@ static void free_parts(kvcl_sched_t *s)
     free(s->job.dec);
     kvcl_learn_fini(&s->learn);
     kvcl_follow_fini(&s->follow);
+    kvcl_hot_fini(&s->hot);
 }
 
 static void *take(bool *ok_p, size_t n, size_t size)
@@ -67,6 +68,7 @@ static kvcl_status_t make_parts(kvcl_sched_t *s, const kvcl_sched_model_h *model
     size_t        i;
 
     status      = (status == KVCL_OK) ? kvcl_follow_init(&s->follow, s->params.max_requests) : status;
+    status      = (status == KVCL_OK) ? kvcl_hot_init(&s->hot) : status;
     s->models   = take(&ok, s->n_models, sizeof(*s->models));
     s->held     = take(&ok, n, sizeof(*s->held));
     s->own      = take(&ok, n, sizeof(*s->own));

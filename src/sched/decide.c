@@ -93,6 +93,7 @@ static kvcl_job_t *new_job(kvcl_sched_t *s, double now_s)
     job->keep     = false;
     job->n_pieces = 0;
     job->n_copies = 0;
+    job->count    = false;
     job->holds    = NULL;
     job->n_holds  = 0;
     return job;
@@ -177,7 +178,7 @@ static void place(kvcl_job_t *job)
     }
 }
 
-static void remember(const kvcl_job_t *job)
+static void remember(kvcl_job_t *job)
 {
     const kvcl_sched_decision_t *out = job->out;
     const double                ttft = (out->times.ttft_s < 0) ? 0 : out->times.ttft_s;
@@ -187,6 +188,7 @@ static void remember(const kvcl_job_t *job)
         return;
     }
     kvcl_learn_give(&job->s->learn.inst[out->prefill], job->now_s, out->busy_s);
+    kvcl_replicate_done(job);
     request = (kvcl_followed_t){.id         = job->req.id,
                                 .prefill    = out->prefill,
                                 .decode     = out->decode,

@@ -8,8 +8,9 @@
 #include "config.h"
 #include "sched/gather.h"
 #include "sched/policies.h"
+#include "sched/replicate.h"
 
-enum { WORK, PRICE, ROOM, HOLDERS };
+enum { WORK, PRICE, ROOM, HOLDERS, REPLICATE };
 
 static double busy_share(const kvcl_job_t *job)
 {
@@ -64,6 +65,7 @@ static void place(kvcl_job_t *job, const double *arg)
     kvcl_pick_least(job);
     job->keep = true;
     kvcl_gather_pieces(job, &gather, &job->cand[job->pick]);
+    kvcl_replicate(job, &prices, arg[REPLICATE]);
 }
 
 const kvcl_policy_t kvcl_policy_place_kvcl = {
@@ -74,5 +76,6 @@ const kvcl_policy_t kvcl_policy_place_kvcl = {
     .keys   = {{"work", 0.3, 0, 100},
                {"price", 0.25, 0, 1e6},
                {"room", 8, 0, 1e6},
-               {"holders", 4, 1, KVCL_GATHER_HOLDERS}},
+               {"holders", 4, 1, KVCL_GATHER_HOLDERS},
+               {"replicate", 60, 0, 1e6}},
     .place  = place};

@@ -12,6 +12,7 @@
 #include <kvcl/kvcl_sched.h>
 #include "base/rand.h"
 #include "sched/follow.h"
+#include "sched/hot.h"
 #include "sched/learn.h"
 #include "sched/predict/model.h"
 
@@ -137,6 +138,8 @@ struct kvcl_job {
     kvcl_piece_t            piece[KVCL_PIECES];
     uint32_t                n_copies; /* replicas to make: from, others[], first, blocks */
     kvcl_piece_t            copy[2];
+    kvcl_hot_entry_t        *trunk;   /* that copy[] is of */
+    bool                    count;    /* the prompt's prefixes are counted, if it is taken */
     kvcl_sched_decision_t   *out;
 };
 
@@ -150,6 +153,7 @@ struct kvcl_sched {
     kvcl_rand_t                      rand;
     kvcl_learn_t                     learn;
     kvcl_follow_t                    follow;
+    kvcl_hot_t                       hot;
     double                           price;     /* of admission: worth for a second */
     double                           mean_worth;
     double                           mean_ttft; /* of the deadlines asked for */
@@ -214,6 +218,11 @@ void kvcl_ahead(kvcl_job_t *job);
 void kvcl_pick_least(kvcl_job_t *job);
 /** Score all candidates by their load (queue_s, then tokens and prefills) and pick the least. */
 void kvcl_pick_load(kvcl_job_t *job);
+
+/* ---- replicate.c ---- */
+
+/** The request is taken: its copies are made, and its prefixes counted. */
+void kvcl_replicate_done(kvcl_job_t *job);
 
 /* ---- runs.c ---- */
 

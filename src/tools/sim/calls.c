@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static kvcl_sched_req_t describe(const sim_t *sim, uint32_t request)
 {
@@ -37,10 +38,25 @@ static bool good(sim_t *sim, kvcl_status_t status)
     return status == KVCL_OK;
 }
 
+/* Keys of a request's blocks: eight bytes of each, where the scheduler looks for them, tell them apart. */
+static const kvcl_key_t *keys_of(sim_t *sim, uint32_t request)
+{
+    const work_request_t *work = &sim->work->requests[request];
+    uint64_t             name;
+    uint32_t             i;
+
+    for (i = 0; i < work->n; ++i) {
+        name = sim->work->blocks[work->first + i] + UINT64_C(1);
+        memcpy(&sim->keys[i].bytes[8], &name, sizeof(name));
+    }
+    return sim->keys;
+}
+
 bool sim_call_decide(sim_t *sim, uint32_t request, size_t n_views, size_t n_holds)
 {
-    const kvcl_sched_req_t req = describe(sim, request);
+    kvcl_sched_req_t req = describe(sim, request);
 
+    req.keys           = keys_of(sim, request);
     sim->decision.size = sizeof(sim->decision);
     if (!good(sim, kvcl_sched_decide(sim->sched, sim->now, &req, sim->views, sizeof(*sim->views), n_views, sim->holds,
                                      n_holds, &sim->decision))) {

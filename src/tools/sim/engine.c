@@ -252,10 +252,12 @@ static bool open_memory(sim_t *sim)
     sim->expected = calloc(bits + 1, sizeof(*sim->expected));
     sim->views    = calloc(sim->n_insts, sizeof(*sim->views));
     sim->holds    = calloc(2 * most, sizeof(*sim->holds));
+    sim->keys     = calloc((WORK_INPUT_MAX / WORK_BLOCK_TOKENS) + 1, sizeof(*sim->keys));
     sim->lens     = calloc(2 * 64, sizeof(*sim->lens));
     sim->heads    = calloc(n, sizeof(*sim->heads));
     return (sim->insts != NULL) && (sim->runs != NULL) && (sim->present != NULL) && (sim->expected != NULL) &&
-           (sim->views != NULL) && (sim->holds != NULL) && (sim->lens != NULL) && (sim->heads != NULL) &&
+           (sim->views != NULL) && (sim->holds != NULL) && (sim->keys != NULL) && (sim->lens != NULL) &&
+           (sim->heads != NULL) &&
            sim_nic_init(&sim->nic, sim->n_insts, sim->config->nic) && open_insts(sim);
 }
 
@@ -361,6 +363,7 @@ void sim_close(sim_t *sim)
     free(sim->news);
     free(sim->views);
     free(sim->holds);
+    free(sim->keys);
     free(sim->lens);
     free(sim->waiting);
     free(sim->late);

@@ -194,7 +194,8 @@ void sim_fetch(sim_t *sim, uint32_t request, const kvcl_sched_run_t *run)
 
 void sim_copy(sim_t *sim, uint32_t request, const kvcl_sched_run_t *run)
 {
-    uint32_t i, n, to;
+    const uint32_t end = run->first + run->blocks;
+    uint32_t       i, n, to, first;
 
     for (i = 0; (i < run->n) && (i < KVCL_SCHED_OTHERS); ++i) {
         to = run->inst[i];
@@ -202,10 +203,12 @@ void sim_copy(sim_t *sim, uint32_t request, const kvcl_sched_run_t *run)
             !sim->insts[run->from].alive || !sim->insts[to].alive) {
             continue;
         }
-        n = really(sim, run->from, request, run->first, run->blocks);
+        first = sim_run_at(sim, to, request); /* what it has is not copied */
+        first = (first > run->first) ? first : run->first;
+        n     = (first < end) ? really(sim, run->from, request, first, end - first) : 0;
         if (n != 0) {
             sim->totals.replica_bytes += block_bytes(sim, n);
-            (void)start_flow(sim, FLOW_COPY, request, run->from, to, block_bytes(sim, n), pack(run->first, n, true));
+            (void)start_flow(sim, FLOW_COPY, request, run->from, to, block_bytes(sim, n), pack(first, n, true));
         }
     }
 }

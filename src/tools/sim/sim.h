@@ -193,6 +193,7 @@ typedef struct sim {
     size_t             cap_news;
     kvcl_sched_inst_t  *views;
     kvcl_sched_hold_t  *holds;
+    kvcl_key_t         *keys;     /* of the request that is decided: its blocks' numbers */
     uint32_t           *lens;     /* two of each instance */
     kvcl_sched_waiting_t *waiting;
     size_t             *late;

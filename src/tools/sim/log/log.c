@@ -5,11 +5,12 @@
 #include "tools/sim/log/log.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 void log_begin(FILE *file, const log_head_t *head)
 {
     if (file != NULL) {
-        fprintf(file, "kvcl-log 1\npolicy %s\nmodel %s\nparams %" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32
+        fprintf(file, "kvcl-log 2\npolicy %s\nmodel %s\nparams %" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32
                 "\n", head->policy, head->model, head->params->seed, head->params->max_insts,
                 head->params->max_requests, head->params->max_blocks, head->params->max_holds);
     }
@@ -20,6 +21,20 @@ static void put_request(FILE *file, const kvcl_sched_req_t *r)
     fprintf(file, " %" PRIu64 " %" PRIu32 " %" PRIu32 " %zu %" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64
             " %a %a %a %a %" PRIu64 " %a", r->id, r->flags, r->klass, r->n_keys, r->tokens, r->block_tokens, r->tries,
             r->output_tokens, r->output_max, r->weight, r->ttft_s, r->tbt_s, r->arrival_s, r->session, r->kv_bytes);
+}
+
+/* The eight bytes of each key that the scheduler reads. */
+static void put_keys(FILE *file, const kvcl_sched_req_t *r)
+{
+    const size_t n = (r->keys != NULL) ? r->n_keys : 0;
+    uint64_t     name;
+    size_t       i;
+
+    fprintf(file, " %zu", n);
+    for (i = 0; i < n; ++i) {
+        memcpy(&name, &r->keys[i].bytes[8], sizeof(name));
+        fprintf(file, " %" PRIu64, name);
+    }
 }
 
 static void put_instances(FILE *file, const kvcl_sched_inst_t *insts, size_t n)
@@ -56,6 +71,7 @@ void log_decide(FILE *file, double now, const kvcl_sched_req_t *req, const kvcl_
     }
     fprintf(file, "d %a", now);
     put_request(file, req);
+    put_keys(file, req);
     put_instances(file, insts, n_insts);
     fprintf(file, " %zu", n_holds);
     for (i = 0; i < n_holds; ++i) {

@@ -3,7 +3,7 @@
  * policy and models can be asked the same again. A live router may write it too.
  *
  * One call a line: a letter, then numbers with blanks between, as C's %a writes doubles. The first line is "kvcl-log
- * 1", then "policy TEXT", "model PATH", "params SEED MAX_INSTS MAX_REQUESTS MAX_BLOCKS MAX_HOLDS". A call that
+ * 2", then "policy TEXT", "model PATH", "params SEED MAX_INSTS MAX_REQUESTS MAX_BLOCKS MAX_HOLDS". A call that
  * answers is followed by a line "= ..." with the answer.
  */
 #ifndef KVCL_TOOLS_SIM_LOG_H

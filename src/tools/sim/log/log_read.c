@@ -162,6 +162,24 @@ static void read_instances(log_cursor_t *c, log_call_t *call)
     }
 }
 
+/* As many keys as blocks, or none. */
+static void read_keys(log_cursor_t *c, log_call_t *call)
+{
+    uint64_t name;
+    size_t   n, i;
+
+    call->keys = items(c, call->keys, sizeof(*call->keys), &n);
+    if ((c->error == NULL) && (n != 0) && (n != call->req.n_keys)) {
+        fail(c, "the keys are not as many as the request's blocks");
+    }
+    for (i = 0; (i < n) && (c->error == NULL); ++i) {
+        name          = log_u64(c);
+        call->keys[i] = (kvcl_key_t){{0}};
+        memcpy(&call->keys[i].bytes[8], &name, sizeof(name));
+    }
+    call->req.keys = (n != 0) ? call->keys : NULL;
+}
+
 static void read_holds(log_cursor_t *c, log_call_t *call)
 {
     kvcl_sched_hold_t *h;
@@ -224,6 +242,7 @@ bool log_read_call(log_cursor_t *c, char kind, log_call_t *call)
     switch (kind) {
     case 'd':
         read_request(c, &call->req);
+        read_keys(c, call);
         read_instances(c, call);
         read_holds(c, call);
         break;
@@ -248,6 +267,7 @@ bool log_read_call(log_cursor_t *c, char kind, log_call_t *call)
 
 void log_free_call(log_call_t *call)
 {
+    free(call->keys);
     free(call->insts);
     free(call->holds);
     free(call->waiting);

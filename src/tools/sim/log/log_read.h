@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LOG_ITEMS_MAX (1u << 20) /* instances, runs or waiting prefills of one call */
+#define LOG_ITEMS_MAX (1u << 20) /* instances, runs, keys or waiting prefills of one call */
 
 typedef struct log_cursor {
     const char *start;
@@ -23,6 +23,7 @@ typedef struct log_cursor {
 typedef struct log_call {
     double                now;
     kvcl_sched_req_t      req;
+    kvcl_key_t            *keys;
     kvcl_sched_inst_t     *insts;
     size_t                n_insts;
     kvcl_sched_hold_t     *holds;

@@ -86,8 +86,8 @@ static bool read_head(replay_t *r)
 {
     const char *text;
 
-    if (!next_line(r) || (strcmp(r->line, "kvcl-log 1\n") != 0)) {
-        return complain(r, 1, "not a decision log: the first line must be \"kvcl-log 1\"");
+    if (!next_line(r) || (strcmp(r->line, "kvcl-log 2\n") != 0)) {
+        return complain(r, 1, "not a decision log: the first line must be \"kvcl-log 2\"");
     }
     text      = head_text(r, "policy");
     r->policy = (text != NULL) ? strdup(text) : NULL;
