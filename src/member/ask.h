@@ -2,6 +2,8 @@
  * Questions between contexts of one host that take another way than messages: "does your thread of views run?" A rank
  * that hears nobody asks. Who answers lives, and has sent its beats: then the rank's own ears are the fault (silent.c).
  *
+ * They also ask for each other's pages (life/life.h), whose descriptors travel in such datagrams.
+ *
  * Datagrams between abstract unix sockets, whose names are made from the contexts' uuids. Only processes of the same
  * user are heard. Nothing of it blocks. One thread uses an object.
  */
@@ -17,6 +19,10 @@ typedef struct kvcl_ask {
     uint8_t  uuid[16];
     uint64_t number; /* of the newest question */
     uint64_t seen;   /* of the newest that was answered */
+    int      page_fd;   /* of this process, given to whoever asks for it; -1: none */
+    uint32_t page_word;
+    void     (*on_page)(void *arg, const uint8_t uuid[16], int fd, uint32_t word); /* another's; fd is closed after it */
+    void     *arg;
 } kvcl_ask_t;
 
 /** KVCL_ERR_IO: ask->fd is -1. */
@@ -29,7 +35,10 @@ void kvcl_ask_next(kvcl_ask_t *ask);
 /** Ask the context of that uuid. Lost if it does not read. */
 void kvcl_ask_put(const kvcl_ask_t *ask, const uint8_t uuid[16]);
 
-/** Answers the questions of others. @return whether one of this context's, that had no answer yet, was answered. */
+/** Ask the context of that uuid for its page. Lost if it does not read. */
+void kvcl_ask_page(const kvcl_ask_t *ask, const uint8_t uuid[16]);
+
+/** Answers the questions of others, and hands their pages to on_page, if that is set. @return whether one of this context's, that had no answer yet, was answered. */
 bool kvcl_ask_take(kvcl_ask_t *ask);
 
 #endif

@@ -8,6 +8,7 @@
 #include "member/ended.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "life/life.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,10 +23,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096 };
+enum { BACKLOG = 4096, LOOKS = 256 };
 
 typedef struct watch {
-    int fd, pidfd; /* -1: none */
+    int      fd, pidfd; /* -1: none */
+    pid_t    pid;       /* of pidfd */
+    unsigned looks;     /* left, since a sign of its end */
 } watch_t;
 
 struct kvcl_ended {
@@ -63,7 +66,7 @@ kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t *
     ended->epfd     = epoll_create1(EPOLL_CLOEXEC);
     ended->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     for (i = 0; i < n; ++i) {
-        ended->watches[i] = (watch_t){-1, -1};
+        ended->watches[i] = (watch_t){.fd = -1, .pidfd = -1};
     }
     if ((ended->epfd < 0) || (ended->listener < 0) || (bind(ended->listener, (struct sockaddr *)&at, len) != 0) ||
         (listen(ended->listener, BACKLOG) != 0)) {
@@ -91,6 +94,7 @@ static void stop_watching(const kvcl_ended_t *ended, watch_t *watch)
 {
     stop_looking(ended, &watch->fd);
     stop_looking(ended, &watch->pidfd);
+    watch->looks = 0;
 }
 
 void kvcl_ended_close(kvcl_ended_t *ended)
@@ -120,7 +124,7 @@ static bool is_over(int fd)
 }
 
 /* Of the process that listens; -1: it is not visible here, or the kernel is too old. */
-static int open_pidfd(int fd)
+static int open_pidfd(int fd, pid_t *pid_p)
 {
     struct ucred who;
     socklen_t    len = sizeof(who);
@@ -134,6 +138,7 @@ static int open_pidfd(int fd)
         close(pidfd);
         return -1;
     }
+    *pid_p = who.pid;
     return pidfd;
 }
 
@@ -169,7 +174,7 @@ bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]
         stop_watching(ended, watch);
         return false;
     }
-    watch->pidfd = open_pidfd(watch->fd);
+    watch->pidfd = open_pidfd(watch->fd, &watch->pid);
     if ((watch->pidfd >= 0) && !add(ended, watch->pidfd, rank)) {
         stop_looking(ended, &watch->pidfd);
     }
@@ -195,11 +200,48 @@ int kvcl_ended_fd(const kvcl_ended_t *ended)
     return ended->epfd;
 }
 
+void kvcl_ended_sign(kvcl_ended_t *ended, uint32_t rank)
+{
+    ended->watches[rank].looks = (ended->watches[rank].pidfd >= 0) ? LOOKS : 0;
+}
+
+bool kvcl_ended_is_unsure(const kvcl_ended_t *ended)
+{
+    uint32_t rank;
+
+    for (rank = 0; (rank < ended->n) && (ended->watches[rank].looks == 0); ++rank) {
+    }
+    return rank < ended->n;
+}
+
+/* One whose threads are all exiting. While its pidfd says that it has not ended, its number is no other process's. */
+static uint32_t take_exiting(kvcl_ended_t *ended)
+{
+    uint32_t rank;
+
+    for (rank = 0; rank < ended->n; ++rank) {
+        watch_t *watch = &ended->watches[rank];
+
+        if (watch->looks == 0) {
+            continue;
+        }
+        --watch->looks;
+        if (kvcl_life_is_exiting(watch->pid) && !is_over(watch->pidfd)) {
+            stop_watching(ended, watch);
+            return rank;
+        }
+    }
+    return KVCL_ENDED_NONE;
+}
+
 uint32_t kvcl_ended_take(kvcl_ended_t *ended)
 {
     struct epoll_event ev;
-    uint32_t           rank;
+    uint32_t           rank = take_exiting(ended);
 
+    if (rank != KVCL_ENDED_NONE) {
+        return rank;
+    }
     while (epoll_wait(ended->epfd, &ev, 1, 0) > 0) {
         rank = ev.data.u32;
         if (is_over(ended->watches[rank].fd) || is_over(ended->watches[rank].pidfd)) {

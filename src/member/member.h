@@ -18,6 +18,7 @@
 
 #include "base/hostport.h"
 #include "core/context.h"
+#include "life/life.h"
 #include "member/ask.h"
 #include "member/ended.h"
 #include "member/lease.h"
@@ -41,6 +42,8 @@ typedef struct kvcl_member_rank {
     bool               ended;     /* its process has ended, or it has left */
     bool               suspected; /* counted in peer->suspicions */
     bool               near;      /* its end would be seen at its unix socket */
+    uint8_t            uuid[16];  /* of one that is near; the thread's */
+    unsigned           page_asks; /* left, for its page (life/life.h); the thread's */
     bool               killed;    /* KVCL_FENCE */
     uint64_t           view;      /* the number of the last one that it has named */
     uint64_t           watched;   /* the incarnation whose end is watched (ended.h); the thread's */
@@ -71,7 +74,10 @@ typedef struct kvcl_member_room {
     bool               fenced;   /* this rank was excluded, and its operations have ended */
     bool               excluded;
     bool               left;     /* it has asked to go */
-    kvcl_ask_t         ask;      /* of the thread */
+    kvcl_ask_t         ask;      /* of the thread, as the next three */
+    kvcl_life_page_t   page;
+    kvcl_life_t        *life;    /* NULL: the kernel gives no early signs */
+    uint64_t           paged_ns; /* when pages were asked for last */
     uint64_t           asked_ns; /* when it last asked whether others live, since it hears nobody; 0: it does hear */
     unsigned           n_answers; /* to different questions, since then */
     uint64_t           wanted_ns; /* since when another view is wanted; 0: none is */

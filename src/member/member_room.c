@@ -268,6 +268,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
         kvcl_member_recover_free(room, NULL);
         kvcl_ended_close(room->ended);
         kvcl_ask_close(&room->ask);
+        kvcl_life_close(room->life);
         if (room->event_fd >= 0) {
             close(room->event_fd);
         }
@@ -301,7 +302,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     room->me      = (uint32_t)ctx->boot->rank;
     room->parting = KVCL_SLOT_NONE;
     room->joining = (ctx->boot->join_times_ns != NULL);
-    room->wake_fd = room->event_fd = room->ask.fd = -1;
+    room->wake_fd = room->event_fd = room->ask.fd = room->ask.page_fd = -1;
     kvcl_revoke_init(room);
     status        = kvcl_joiner_take_times(room, &ctx->config, ctx->boot->join_times_ns);
     status        = (status == KVCL_OK) ? kvcl_ended_open(ctx->uuid, n, &room->ended) : status;
@@ -309,6 +310,9 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     if (status != KVCL_OK) {
         room_fini(ctx, room);
         return status;
+    }
+    if (kvcl_life_open(n, &room->life) != KVCL_OK) {
+        kvcl_log_info("the end of a process is seen only when it has freed its memory: %s", kvcl_last_error());
     }
     *state_p = room;
     return KVCL_OK;

@@ -1,7 +1,8 @@
 /*
- * The thread of members (member.h): it sleeps until the next tick, or until a process of this host ends.
+ * The thread of members (member.h): it sleeps until the next tick, or until a process of this host ends. It holds this
+ * process's page (life/life.h), so that others see this process end.
  *
- * Owns: the thread, its descriptor, and room->ended. Invariant: it holds the engine lock for a tick only, and never
+ * Owns: the thread, its descriptor, room->ended, room->page and room->life. Invariant: it holds the engine lock for a tick only, and never
  * while it asks boot. Idle it wakes twice a beat; while a view is being changed, at least every KVCL_TICK_NS.
  */
 #include "config.h"
@@ -19,7 +20,9 @@
 #include <unistd.h>
 
 enum { AGAIN_BEATS = 3 }; /* after which agreements are said again */
+enum { PAGE_ASKS = 100 }; /* one a beat, until a rank has answered */
 #define KVCL_TICK_NS (10 * KVCL_NS_PER_MS)
+#define KVCL_LOOK_NS KVCL_NS_PER_MS /* between two looks at a process that seems to end */
 
 /* ---- meeting ---- */
 
@@ -85,9 +88,66 @@ static void watch(kvcl_member_room_t *room)
         kvcl_unlock(room->ctx);
         if (anew) {
             kvcl_ended_forget(room->ended, slot);
+            if (room->life != NULL) {
+                kvcl_life_forget(room->life, slot);
+            }
         }
         if (anew && (memcmp(address.host, host, sizeof(host)) == 0)) {
-            rank->near = kvcl_ended_watch(room->ended, slot, address.uuid);
+            rank->near      = kvcl_ended_watch(room->ended, slot, address.uuid);
+            rank->page_asks = (rank->near && (room->life != NULL)) ? PAGE_ASKS : 0;
+            memcpy(rank->uuid, address.uuid, sizeof(rank->uuid));
+        }
+    }
+}
+
+/* ---- pages: no lock held ---- */
+
+static void open_page(kvcl_member_room_t *room)
+{
+    if (kvcl_life_page_open(&room->page) != KVCL_OK) {
+        kvcl_log_info("%s", kvcl_last_error());
+    }
+    room->ask.page_fd   = room->page.fd;
+    room->ask.page_word = room->page.word;
+}
+
+static void close_page(kvcl_member_room_t *room)
+{
+    room->ask.page_fd = -1;
+    kvcl_life_page_close(&room->page);
+}
+
+static void ask_pages(kvcl_member_room_t *room)
+{
+    const uint64_t now_ns = kvcl_now_ns();
+    uint32_t       slot;
+
+    if (now_ns - room->paged_ns < room->times.detect.beat_ns) {
+        return;
+    }
+    room->paged_ns = now_ns;
+    for (slot = 0; slot < room->n; ++slot) {
+        if (room->ranks[slot].page_asks > 0) {
+            --room->ranks[slot].page_asks;
+            kvcl_ask_page(&room->ask, room->ranks[slot].uuid);
+        }
+    }
+}
+
+static void on_page(void *arg, const uint8_t uuid[16], int fd, uint32_t word)
+{
+    kvcl_member_room_t *room = arg;
+    uint32_t           slot;
+
+    for (slot = 0; slot < room->n; ++slot) {
+        kvcl_member_rank_t *rank = &room->ranks[slot];
+
+        if ((rank->page_asks > 0) && (memcmp(rank->uuid, uuid, sizeof(rank->uuid)) == 0)) {
+            rank->page_asks = 0;
+            if (!kvcl_life_watch(room->life, slot, fd, word)) {
+                kvcl_log_info("the page of rank %u is of no use: its end is seen when it has freed its memory",
+                              (unsigned)slot);
+            }
         }
     }
 }
@@ -206,19 +266,25 @@ static uint64_t tick(kvcl_member_room_t *room)
     return now_ns + rest_ns;
 }
 
-/* No lock held. Until that time, or until somebody has ended. */
+/* No lock held. Until that time, or until somebody has ended, or seems to. */
 static void rest(kvcl_member_room_t *room, uint64_t until_ns)
 {
-    struct pollfd fds[3] = {{.fd = room->wake_fd, .events = POLLIN},
+    struct pollfd fds[4] = {{.fd = room->wake_fd, .events = POLLIN},
                             {.fd = kvcl_ended_fd(room->ended), .events = POLLIN},
-                            {.fd = room->ask.fd, .events = POLLIN}};
+                            {.fd = room->ask.fd, .events = POLLIN},
+                            {.fd = (room->life != NULL) ? kvcl_life_fd(room->life) : -1, .events = POLLIN}};
+    const bool    unsure = kvcl_ended_is_unsure(room->ended);
+    const int     ms     = kvcl_deadline_poll_ms(unsure ? kvcl_now_ns() + KVCL_LOOK_NS : until_ns);
     uint32_t      slot;
 
-    if (poll(fds, 3, kvcl_deadline_poll_ms(until_ns)) <= 0) {
+    if ((poll(fds, 4, ms) <= 0) && !unsure) {
         return;
     }
     if (((fds[2].revents & POLLIN) != 0) && kvcl_ask_take(&room->ask)) {
         room->n_answers += 1;
+    }
+    while ((fds[3].revents & POLLIN) && ((slot = kvcl_life_take(room->life)) != KVCL_LIFE_NONE)) {
+        kvcl_ended_sign(room->ended, slot);
     }
     while ((slot = kvcl_ended_take(room->ended)) != KVCL_ENDED_NONE) {
         kvcl_lock(room->ctx);
@@ -236,18 +302,23 @@ static void *run(void *arg)
     uint64_t           next_ns;
     bool               over;
 
-    room->since_ns = kvcl_now_ns();
+    room->since_ns    = kvcl_now_ns();
+    room->ask.on_page = on_page;
+    room->ask.arg     = room;
     if (!find_all(room)) {
         return NULL;
     }
+    open_page(room);
     while (!atomic_load(&room->stop)) {
         watch(room);
+        ask_pages(room);
         kvcl_lock(room->ctx);
         over    = room->ctx->closing;
         next_ns = over ? KVCL_DEADLINE_NONE : tick(room);
         kvcl_unlock(room->ctx);
         rest(room, next_ns);
     }
+    close_page(room);
     return NULL;
 }
 

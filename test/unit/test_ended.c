@@ -171,6 +171,34 @@ START_TEST(nothing_is_seen_of_a_process_that_does_not_listen)
 }
 END_TEST
 
+/* A sign is no proof: the process lives. */
+START_TEST(after_a_sign_of_a_process_that_lives_it_has_not_ended)
+{
+    uint8_t uuid[16];
+    pid_t   pid;
+    int     looks;
+
+    uuid_of(uuid, 2);
+    pid = start_process(uuid, false, -1);
+    ck_assert(kvcl_ended_watch(mine, 3, uuid));
+    ck_assert(!kvcl_ended_is_unsure(mine));
+    kvcl_ended_sign(mine, 3);
+    for (looks = 0; kvcl_ended_is_unsure(mine); ++looks) {
+        ck_assert_uint_eq(kvcl_ended_take(mine), KVCL_ENDED_NONE);
+    }
+    ck_assert_int_gt(looks, 100);
+    kvcl_ended_sign(mine, 2); /* nobody is watched there */
+    ck_assert(!kvcl_ended_is_unsure(mine));
+    kvcl_ended_sign(mine, 3);
+    kill(pid, SIGKILL);
+    wait_for_one();
+    ck_assert_uint_eq(kvcl_ended_take(mine), 3);
+    ck_assert(!kvcl_ended_is_unsure(mine));
+    ck_assert_uint_eq(kvcl_ended_take(mine), KVCL_ENDED_NONE);
+    waitpid(pid, NULL, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("the end of processes");
@@ -182,6 +210,7 @@ int main(void)
     tcase_add_test(tcase, a_stopped_process_has_not_ended);
     tcase_add_test(tcase, a_process_has_ended_also_if_its_child_lives);
     tcase_add_test(tcase, an_end_is_reported_once_also_if_the_watcher_has_a_child);
+    tcase_add_test(tcase, after_a_sign_of_a_process_that_lives_it_has_not_ended);
     tcase_add_test(tcase, nothing_is_seen_of_a_process_that_does_not_listen);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

@@ -1,0 +1,264 @@
+/*
+ * Early signs that a process ends (life/life.h).
+ */
+#include "life/life.h"
+
+#include "test_base.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LONG_MS = 60000 };
+
+static kvcl_life_t *mine;
+
+static void setup(void)
+{
+    ck_assert_int_eq(kvcl_life_open(4, &mine), KVCL_OK);
+}
+
+static void teardown(void)
+{
+    kvcl_life_close(mine);
+}
+
+/* What a process tells of its page. */
+typedef struct page {
+    pid_t    pid;
+    int      fd; /* opened here */
+    uint32_t word;
+    int      order; /* a byte to it: it lets go of the page, and answers with another */
+    int      answer;
+} page_t;
+
+static page_t start_process(void)
+{
+    page_t           page = {.fd = -1};
+    kvcl_life_page_t its;
+    int              to[2], from[2];
+    char             path[64];
+
+    ck_assert_int_eq(pipe(to), 0);
+    ck_assert_int_eq(pipe(from), 0);
+    page.pid = fork();
+    ck_assert_int_ge(page.pid, 0);
+    if (page.pid == 0) {
+        char byte;
+
+        if ((kvcl_life_page_open(&its) != KVCL_OK) || (write(from[1], &its, sizeof(its)) != (ssize_t)sizeof(its)) ||
+            (read(to[0], &byte, 1) != 1)) {
+            _exit(1);
+        }
+        kvcl_life_page_close(&its);
+        (void)!write(from[1], &byte, 1);
+        for (;;) {
+            pause();
+        }
+    }
+    ck_assert_int_eq(read(from[0], &its, sizeof(its)), sizeof(its));
+    close(to[0]);
+    close(from[1]);
+    snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)page.pid, its.fd);
+    page.fd     = open(path, O_RDONLY | O_CLOEXEC);
+    page.word   = its.word;
+    page.order  = to[1];
+    page.answer = from[0];
+    ck_assert_int_ge(page.fd, 0);
+    return page;
+}
+
+static void end_process(const page_t *page)
+{
+    kill(page->pid, SIGKILL);
+    ck_assert_int_eq(waitpid(page->pid, NULL, 0), page->pid);
+    close(page->fd);
+    close(page->order);
+    close(page->answer);
+}
+
+static uint32_t wait_for_one(kvcl_life_t *life)
+{
+    struct pollfd fd = {.fd = kvcl_life_fd(life), .events = POLLIN};
+
+    ck_assert_int_eq(poll(&fd, 1, LONG_MS), 1);
+    return kvcl_life_take(life);
+}
+
+START_TEST(a_killed_process_is_told_once)
+{
+    page_t page = start_process();
+
+    ck_assert(kvcl_life_watch(mine, 3, page.fd, page.word));
+    ck_assert_uint_eq(kvcl_life_take(mine), KVCL_LIFE_NONE);
+    ck_assert(!kvcl_life_is_exiting(page.pid));
+    kill(page.pid, SIGKILL);
+    ck_assert_uint_eq(wait_for_one(mine), 3);
+    ck_assert_uint_eq(kvcl_life_take(mine), KVCL_LIFE_NONE);
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = kvcl_life_fd(mine), .events = POLLIN}, 1, 0), 0);
+    end_process(&page);
+}
+END_TEST
+
+/* The kernel wakes one of them. */
+START_TEST(all_watchers_are_told)
+{
+    page_t      page = start_process();
+    kvcl_life_t *others[8];
+    size_t      i;
+
+    for (i = 0; i < 8; ++i) {
+        ck_assert_int_eq(kvcl_life_open(1, &others[i]), KVCL_OK);
+        ck_assert(kvcl_life_watch(others[i], 0, page.fd, page.word));
+    }
+    kill(page.pid, SIGKILL);
+    for (i = 0; i < 8; ++i) {
+        ck_assert_uint_eq(wait_for_one(others[i]), 0);
+        kvcl_life_close(others[i]);
+    }
+    end_process(&page);
+}
+END_TEST
+
+START_TEST(one_that_was_killed_before_is_told)
+{
+    page_t page = start_process();
+
+    kill(page.pid, SIGKILL);
+    ck_assert_int_eq(waitid(P_PID, (id_t)page.pid, NULL, WEXITED | WNOWAIT), 0);
+    ck_assert(kvcl_life_watch(mine, 1, page.fd, page.word));
+    ck_assert_uint_eq(wait_for_one(mine), 1);
+    end_process(&page);
+}
+END_TEST
+
+/* Of two processes one lets go, one is forgotten, a third one is killed: only that is told. */
+START_TEST(a_thread_that_lets_go_is_no_sign)
+{
+    page_t left = start_process(), forgotten = start_process(), killed = start_process();
+    char   byte = 0;
+
+    ck_assert(kvcl_life_watch(mine, 0, left.fd, left.word));
+    ck_assert(kvcl_life_watch(mine, 1, forgotten.fd, forgotten.word));
+    ck_assert(kvcl_life_watch(mine, 2, killed.fd, killed.word));
+    ck_assert_int_eq(write(left.order, &byte, 1), 1);
+    ck_assert_int_eq(read(left.answer, &byte, 1), 1);
+    kvcl_life_forget(mine, 1);
+    end_process(&left);
+    end_process(&forgotten);
+    kill(killed.pid, SIGKILL);
+    ck_assert_uint_eq(wait_for_one(mine), 2);
+    ck_assert_uint_eq(kvcl_life_take(mine), KVCL_LIFE_NONE);
+    end_process(&killed);
+}
+END_TEST
+
+START_TEST(pages_that_are_none)
+{
+    const long size = sysconf(_SC_PAGESIZE);
+    page_t     page = start_process();
+    int        fds[2], memory;
+
+    ck_assert(!kvcl_life_watch(mine, 0, page.fd, (uint32_t)size));
+    ck_assert(!kvcl_life_watch(mine, 0, page.fd, UINT32_MAX));
+    ck_assert(!kvcl_life_watch(mine, 0, page.fd, page.word + 1));
+    ck_assert(!kvcl_life_watch(mine, 0, -1, 0));
+    ck_assert_int_eq(pipe(fds), 0);
+    ck_assert(!kvcl_life_watch(mine, 0, fds[0], 0));
+    memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ck_assert_int_eq(ftruncate(memory, size), 0);
+    ck_assert(!kvcl_life_watch(mine, 0, memory, 0)); /* it could shrink */
+    ck_assert_int_eq(ftruncate(memory, size - 1), 0);
+    ck_assert_int_eq(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    ck_assert(!kvcl_life_watch(mine, 0, memory, 0)); /* too short */
+    close(memory);
+    close(fds[0]);
+    close(fds[1]);
+    end_process(&page);
+}
+END_TEST
+
+/* The word of a page that never stands still is looked at once. */
+START_TEST(a_word_that_changes_again_and_again)
+{
+    const int    memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    page_t       page   = start_process();
+    uint32_t     *word;
+    unsigned     i;
+
+    ck_assert_int_eq(ftruncate(memory, sysconf(_SC_PAGESIZE)), 0);
+    ck_assert_int_eq(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    word = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    ck_assert_ptr_ne(word, MAP_FAILED);
+    ck_assert(kvcl_life_watch(mine, 0, memory, 0));
+    for (i = 1; i < 1000; ++i) {
+        __atomic_store_n(word, i, __ATOMIC_SEQ_CST);
+    }
+    ck_assert(kvcl_life_watch(mine, 1, page.fd, page.word)); /* the thread looks at all of them */
+    kill(page.pid, SIGKILL);
+    ck_assert_uint_eq(wait_for_one(mine), 1);
+    ck_assert_uint_eq(kvcl_life_take(mine), KVCL_LIFE_NONE);
+    munmap(word, (size_t)sysconf(_SC_PAGESIZE));
+    close(memory);
+    end_process(&page);
+}
+END_TEST
+
+START_TEST(a_page_cannot_be_written_by_others)
+{
+    page_t page = start_process();
+
+    ck_assert_ptr_eq(mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, page.fd, 0),
+                     MAP_FAILED);
+    ck_assert_int_ne(ftruncate(page.fd, 0), 0);
+    end_process(&page);
+}
+END_TEST
+
+START_TEST(who_is_exiting)
+{
+    page_t page = start_process();
+    int    status;
+
+    ck_assert(!kvcl_life_is_exiting(getpid()));
+    ck_assert(!kvcl_life_is_exiting(page.pid));
+    kill(page.pid, SIGSTOP);
+    ck_assert_int_eq(waitpid(page.pid, &status, WUNTRACED), page.pid);
+    ck_assert(!kvcl_life_is_exiting(page.pid));
+    kill(page.pid, SIGKILL);
+    ck_assert_int_eq(waitid(P_PID, (id_t)page.pid, NULL, WEXITED | WNOWAIT), 0);
+    ck_assert(kvcl_life_is_exiting(page.pid));
+    end_process(&page);
+    ck_assert(!kvcl_life_is_exiting(page.pid)); /* there is none of that number */
+    ck_assert(!kvcl_life_is_exiting(0));
+    ck_assert(!kvcl_life_is_exiting(-1));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("life");
+    TCase *tcase = tcase_create("life");
+
+    if (kvcl_life_open(1, &mine) == KVCL_ERR_UNSUPPORTED) {
+        printf("SKIP: this kernel has no futex_waitv\n");
+        return 77;
+    }
+    kvcl_life_close(mine);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 2 * LONG_MS / 1000);
+    tcase_add_test(tcase, a_killed_process_is_told_once);
+    tcase_add_test(tcase, all_watchers_are_told);
+    tcase_add_test(tcase, one_that_was_killed_before_is_told);
+    tcase_add_test(tcase, a_thread_that_lets_go_is_no_sign);
+    tcase_add_test(tcase, pages_that_are_none);
+    tcase_add_test(tcase, a_word_that_changes_again_and_again);
+    tcase_add_test(tcase, a_page_cannot_be_written_by_others);
+    tcase_add_test(tcase, who_is_exiting);
+    suite_add_tcase(suite, tcase);
+    return test_run(suite);
+}
