@@ -63,7 +63,8 @@ KVCL_API kvcl_status_t kvcl_comm_is_revoked(kvcl_comm_h comm, int *revoked_p) KV
  *                    call is the next round: the others must make it too.
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED (the ranks have agreed, and not all of them have acknowledged all failures of
  *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() instead); KVCL_ERR_NO_QUORUM or
- *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed); KVCL_ERR_STALE (this rank was excluded);
+ *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed; NO_QUORUM also in a process that waits until
+ *         a member activates it); KVCL_ERR_STALE (this rank was excluded);
  *         KVCL_ERR_BUSY (another thread is in such a call with comm); KVCL_ERR_UNSUPPORTED; KVCL_ERR_NO_MEMORY.
  */
 KVCL_API kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeout_ns) KVCL_MUST_CHECK;
@@ -81,7 +82,7 @@ typedef struct kvcl_view_change_result {
     size_t   size;      /* sizeof(kvcl_view_change_result_t) */
     uint64_t view;      /* the number of this rank's view now */
     uint64_t view_id;   /* its hash: two different views never have the same */
-    int      n_dropped; /* ranks that the change left alone: they were no members */
+    int      n_dropped; /* ranks that the change left alone; each call says which */
     int      reserved;
     uint64_t dropped[KVCL_EVENT_RANKS / 64]; /* numbers in the communicator: bit r % 64 of word r / 64 */
 } kvcl_view_change_result_t;
@@ -102,6 +103,40 @@ typedef struct kvcl_view_change_result {
  */
 KVCL_API kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, uint64_t timeout_ns,
                                             kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
+
+/**
+ * Processes that have joined in these slots become members (KVCL_JOIN_WAITS=yes, the same on all ranks). Such a process
+ * has met all members when KVCL_EVENT_WAITING tells of it, here and at the others. Its kvcl_init() has returned. It is in
+ * no view, so all its operations with other ranks end with KVCL_ERR_RANK_FAILED; it may load what it needs meanwhile,
+ * and ends its waiting with kvcl_comm_sync(). One member calls this, or several with the same ranks; the view that comes
+ * next has them all, on all ranks. Without KVCL_JOIN_WAITS processes become members by themselves. Blocks; not from a
+ * callback.
+ * @param ranks, n  numbers in comm. One that is a member already is left alone. One in whose slot no process waits, or
+ *                  whose process has ended as this rank knows, is in result->dropped. A process that ends at that
+ *                  moment may be a member for a moment, and fail.
+ * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
+ * @param [out] result  filled on KVCL_OK; NULL: not wanted.
+ * @return KVCL_OK: this rank's view has all of them but the dropped; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet,
+ *         and they become members all the same when they can; KVCL_ERR_STALE (this rank was excluded);
+ *         KVCL_ERR_RANK_FAILED (this rank waits itself); KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_INVALID_PARAM,
+ *         KVCL_ERR_UNSUPPORTED.
+ */
+KVCL_API kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, int n, uint64_t timeout_ns,
+                                          kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
+
+/**
+ * Wait until the view of this rank has all that is pending as far as this rank knows: no member has failed or leaves, no
+ * process that this rank has activated still waits, and, in a process that has joined, a member has activated it and all
+ * of its view know. Local: the others need not call it, and if nothing is pending it returns at once. Blocks; not from a
+ * callback.
+ * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER; 0 checks once.
+ * @param [out] result  filled on KVCL_OK; dropped: the ranks of comm that are no members. NULL: not wanted.
+ * @return KVCL_OK; KVCL_ERR_TIMED_OUT; KVCL_ERR_NO_QUORUM; KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_BUSY (this
+ *         process has joined, and another one was given its slot: end it); KVCL_ERR_INVALID_PARAM,
+ *         KVCL_ERR_UNSUPPORTED.
+ */
+KVCL_API kvcl_status_t kvcl_comm_sync(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_view_change_result_t *result)
+    KVCL_MUST_CHECK;
 
 /**
  * Where processes may join the job through this rank: "host:port", for KVCL_JOIN, with its closing zero (after 0.0.0.0

@@ -35,7 +35,9 @@ typedef enum kvcl_event_type {
     KVCL_EVENT_EXCLUDED    = 5, /* this rank was excluded, or has left: its operations end with KVCL_ERR_STALE */
     KVCL_EVENT_DRAINED     = 6, /* ranks: live, and go by the VIEW that comes next: they were deactivated, or leave. At
                                  * the rank that leaves itself: what only it had, others have */
-    KVCL_EVENT_JOINED      = 8  /* ranks: processes have joined in these slots by the VIEW that comes next */
+    KVCL_EVENT_JOINED      = 8, /* ranks: processes have joined in these slots by the VIEW that comes next */
+    KVCL_EVENT_WAITING     = 9  /* ranks: processes in these slots have met all members, and are members once
+                                 * kvcl_comm_activate() names them (KVCL_JOIN_WAITS) */
 } kvcl_event_type_t;
 
 typedef struct kvcl_event {

@@ -123,6 +123,9 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_JOIN_AT", NULL, STRING, join_at, 0, 0, NULL,
         "with KVCL_VIEWS: host:port where processes that know the job's secret may join through this rank; rank r "
         "listens at port + r; port 0: a free one (kvcl_join_address); default: nowhere"),
+    ROW("KVCL_JOIN_WAITS", "no", BOOL, join_waits, 0, 0, NULL,
+        "with KVCL_JOIN_AT: a process that joins is a member only once kvcl_comm_activate names it; no: as soon as all "
+        "members have met it; the same on all ranks"),
     KVCL_SETTING_END,
 };
 _Static_assert(sizeof(kvcl_config_table) / sizeof(kvcl_config_table[0]) == KVCL_CONFIG_ROWS + 1, "rows");

@@ -57,11 +57,12 @@ typedef struct kvcl_config {
     int64_t  slots;
     char     *join;
     char     *join_at;
+    int      join_waits; /* a process that joins is a member once kvcl_comm_activate names it */
 } kvcl_config_t;
 
 typedef enum { KVCL_FENCE_NO, KVCL_FENCE_KILL } kvcl_fence_t;
 
-enum { KVCL_CONFIG_ROWS = 46 };
+enum { KVCL_CONFIG_ROWS = 47 };
 
 extern const kvcl_setting_t kvcl_config_table[];
 

@@ -95,7 +95,7 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p)
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "rank %d of the other side has disconnected", rank);
     }
     if (atomic_load(&ctx->slots.quiet) && (rank != comm->rank)) {
-        return kvcl_fail(KVCL_ERR_RANK_FAILED, "this process joins the job, and is no member yet");
+        return kvcl_fail(KVCL_ERR_RANK_FAILED, "this process joins the job, and is no member yet (kvcl_comm_sync)");
     }
     pthread_mutex_lock(&ctx->boot_lock);
     status = kvcl_rank_slot_address(ctx, slot, &blob, &len);
@@ -177,7 +177,7 @@ kvcl_status_t kvcl_comm_create(kvcl_comm_h parent, const int *ranks, int n, kvcl
     uint64_t      id;
     int           i, j, me = -1;
 
-    status = kvcl_handle_check(parent, KVCL_KIND_COMM, "kvcl_comm_create");
+    status = kvcl_comm_check_group(parent, n, "kvcl_comm_create");
     if (status != KVCL_OK) {
         return status;
     }

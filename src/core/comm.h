@@ -60,7 +60,9 @@ uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base);
 
 kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
-/** The same for an operation: KVCL_ERR_REVOKED too. _any: rank may be KVCL_ANY_SOURCE. */
+/** The same for an operation: KVCL_ERR_REVOKED too. _any: rank may be KVCL_ANY_SOURCE. _group: to make one of n ranks
+ * of it, which a process cannot that waits to become a member. */
+kvcl_status_t kvcl_comm_check_group(kvcl_comm_h comm, int n, const char *call) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check_op(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check_any(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
 /** Lock held: the id of a new communicator, which may have been revoked elsewhere already. */

@@ -23,6 +23,7 @@ void kvcl_joiner_on_answer(kvcl_member_room_t *room, uint32_t slot, const kvcl_m
         room->members_view = in->view;
         room->members      = *members;
     }
+    room->waits = room->waits || (in->flags == KVCL_JOIN_WAITS);
     if (in->status == KVCL_OK) {
         kvcl_rankset_add(&room->welcome, slot);
     } else {
@@ -49,6 +50,11 @@ static void ask_all(kvcl_member_room_t *room)
 
     room->ready = (who_lacks(room) == KVCL_SLOT_NONE);
     out.flags   = room->ready ? KVCL_JOIN_READY : 0u;
+    if (room->ready && room->waits && !room->waiting) {
+        room->waiting = true;
+        kvcl_log_info("rank %u waits until a member activates it", (unsigned)room->me);
+        kvcl_engine_notify(room->ctx);
+    }
     KVCL_RANKSET_EACH(&room->members, slot) {
         kvcl_peer_t *peer = (slot < room->n) ? room->ranks[slot].peer : NULL;
 
@@ -80,7 +86,8 @@ void kvcl_joiner_tick(kvcl_member_room_t *room, uint64_t now_ns)
     if (!room->joining || room->begun || room->excluded) {
         return;
     }
-    if ((room->views.state == KVCL_VIEWS_JOINING) && (now_ns - room->ask_ns >= KVCL_JOIN_AGAIN_NS)) {
+    if ((room->views.state == KVCL_VIEWS_JOINING) &&
+        (now_ns - room->ask_ns >= (room->waiting ? KVCL_JOIN_IDLE_NS : KVCL_JOIN_AGAIN_NS))) {
         room->ask_ns = now_ns;
         ask_all(room);
     }
@@ -120,15 +127,20 @@ kvcl_status_t kvcl_joiner_take_times(kvcl_member_room_t *room, const kvcl_config
 
 /* ---- waiting ---- */
 
-static bool is_over(void *arg)
+bool kvcl_joiner_is_over(void *arg)
 {
     const kvcl_member_room_t *room = arg;
 
+    kvcl_assert_locked(room->ctx);
     return room->begun || room->excluded || (room->refused != KVCL_OK);
 }
 
-/* Lock held. Why this process is no member. */
-static kvcl_status_t failed(const kvcl_member_room_t *room)
+static bool is_settled(void *arg)
+{
+    return kvcl_joiner_is_over(arg) || ((const kvcl_member_room_t *)arg)->waiting;
+}
+
+kvcl_status_t kvcl_joiner_failed(const kvcl_member_room_t *room)
 {
     const uint32_t slot = who_lacks(room);
     kvcl_peer_t    *peer;
@@ -158,10 +170,10 @@ kvcl_status_t kvcl_joiner_wait(kvcl_member_room_t *room)
     kvcl_context_h ctx    = room->ctx;
     kvcl_status_t  status = KVCL_OK;
 
-    (void)kvcl_engine_wait(ctx, is_over, room, kvcl_deadline_after(ctx->config.boot_timeout_ns));
+    (void)kvcl_engine_wait(ctx, is_settled, room, kvcl_deadline_after(ctx->config.boot_timeout_ns));
     kvcl_lock(ctx);
-    if (!room->begun) {
-        status = failed(room);
+    if (!room->begun && (!room->waiting || kvcl_joiner_is_over(room))) {
+        status = kvcl_joiner_failed(room);
     }
     kvcl_unlock(ctx);
     return status;

@@ -67,10 +67,24 @@ static kvcl_status_t admit(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t 
     if (rank->next != peer) {
         kvcl_log_info("%s asks to join as rank %u", peer->name, (unsigned)slot);
     }
+    rank->next_ready       = rank->next_ready && (rank->next == peer);
     rank->next             = peer;
     rank->next_incarnation = incarnation;
     rank->next_ns          = now_ns;
     return KVCL_OK;
+}
+
+/* All members have met it. */
+static void take_ready(kvcl_member_room_t *room, uint32_t slot)
+{
+    kvcl_member_rank_t *rank = &room->ranks[slot];
+    kvcl_rankset_t     who   = {{0}};
+
+    if (!rank->next_ready && room->ctx->config.join_waits) {
+        kvcl_rankset_add(&who, slot);
+        kvcl_member_event(room, KVCL_EVENT_WAITING, &who);
+    }
+    rank->next_ready = true;
 }
 
 static void on_ask(kvcl_member_room_t *room, kvcl_peer_t *peer, const kvcl_msg_join_t *in)
@@ -85,9 +99,15 @@ static void on_ask(kvcl_member_room_t *room, kvcl_peer_t *peer, const kvcl_msg_j
     }
     out.status = member ? KVCL_OK : admit(room, slot, peer, incarnation, now_ns);
     out.view   = room->views.view.number;
+    out.flags  = (room->ctx->config.join_waits && !member) ? KVCL_JOIN_WAITS : 0u;
     room->joins_refused += (out.status != KVCL_OK) ? 1 : 0;
     post(room, peer, &out, &room->views.view.members, sizeof(room->views.view.members));
-    if (member || ((out.status == KVCL_OK) && (in->flags == KVCL_JOIN_READY))) {
+    if (!member && (out.status == KVCL_OK) && (in->flags == KVCL_JOIN_READY)) {
+        take_ready(room, slot);
+        kvcl_member_deliver(room);
+    }
+    if (member || (room->ranks[slot].next_ready && (room->ranks[slot].next == peer) &&
+                   (!room->ctx->config.join_waits || (room->ranks[slot].activated == incarnation)))) {
         room->busy = true;
         kvcl_views_join(&room->views, slot, incarnation, now_ns);
         room->busy = false;
@@ -191,7 +211,7 @@ void kvcl_joins_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     if ((room == NULL) || !room->started || room->excluded) {
         return;
     }
-    if ((msg->op >= room->n) || (in->slot >= room->n) || (in->flags > KVCL_JOIN_READY) ||
+    if ((msg->op >= room->n) || (in->slot >= room->n) || (in->flags > KVCL_JOIN_WAITS) ||
         (len != ((in->kind == KVCL_JOIN_ANSWER) ? sizeof(members) : (in->kind == KVCL_JOIN_IS) ? len : 0))) {
         kvcl_am_malformed(ctx, peer, "a message about joining that no process sends");
         return;
@@ -224,6 +244,7 @@ void kvcl_joins_tick(kvcl_member_room_t *room, uint64_t now_ns)
         rank = &room->ranks[slot];
         if ((rank->next != NULL) && ((rank->next->state == KVCL_PEER_FAILED) ||
                                      (now_ns - rank->next_ns >= KVCL_JOIN_STALE_NS))) {
+            kvcl_views_unjoin(&room->views, slot, rank->next_incarnation);
             rank->next = NULL;
         }
         if (ask && is_wanted(room, slot)) {

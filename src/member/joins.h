@@ -12,6 +12,9 @@
  *                               ->         views.h: kvcl_views_join(), which goes to the leader
  *                               <-         COMMIT, with the view that has it
  *
+ * With KVCL_JOIN_WAITS a member takes the last step only for a process that a call of its own program has named
+ * (activate.c); the process goes on asking, so that the step is repeated, and kvcl_init returns meanwhile.
+ *
  * So each member has met it before a view has it. It begins when all members of its view are in that view: then each of
  * them knows what its messages are. Members that have not met each other, as two that join at once, ask others for the
  * address: WHO, answered by IS.
@@ -25,9 +28,10 @@
 #include "member/member.h"
 
 enum { KVCL_JOIN_ASK = 1, KVCL_JOIN_ANSWER, KVCL_JOIN_WHO, KVCL_JOIN_IS }; /* kinds */
-enum { KVCL_JOIN_READY = 1 };                                               /* flags of ASK */
+enum { KVCL_JOIN_READY = 1, KVCL_JOIN_WAITS = 2 }; /* flags: of ASK; of ANSWER: a call must name it (activate.c) */
 
 #define KVCL_JOIN_AGAIN_NS (20 * KVCL_NS_PER_MS)  /* until ASK and WHO are sent again */
+#define KVCL_JOIN_IDLE_NS  (200 * KVCL_NS_PER_MS) /* the same, while it waits for kvcl_comm_activate */
 #define KVCL_JOIN_STALE_NS (2 * KVCL_NS_PER_SEC)  /* after which a process that no longer asks has given up */
 
 /* ANSWER: the set of members follows, as it lies; IS: the packed address. */
@@ -37,7 +41,7 @@ typedef struct kvcl_msg_join {
     int32_t    status;      /* ANSWER */
     uint64_t   view;        /* ANSWER: the sender's view */
     uint32_t   slot;        /* WHO, IS */
-    uint32_t   flags;       /* ASK */
+    uint32_t   flags;       /* ASK, ANSWER */
     uint64_t   reserved;
 } kvcl_msg_join_t;
 _Static_assert(sizeof(kvcl_msg_join_t) == 64, "wire format");
@@ -72,7 +76,12 @@ void kvcl_joiner_on_answer(kvcl_member_room_t *room, uint32_t slot, const kvcl_m
 kvcl_status_t kvcl_joiner_take_times(kvcl_member_room_t *room, const kvcl_config_t *config, const uint64_t *job)
     KVCL_MUST_CHECK;
 
-/** No lock held. Until this process is a member; KVCL_BOOT_TIMEOUT. */
+/** Lock held. Has this process joined, or will it never? room */
+bool          kvcl_joiner_is_over(void *room);
+/** Lock held. Why it is no member. */
+kvcl_status_t kvcl_joiner_failed(const kvcl_member_room_t *room) KVCL_MUST_CHECK;
+
+/** No lock held. Until this process is a member, or waits for kvcl_comm_activate; KVCL_BOOT_TIMEOUT. */
 kvcl_status_t kvcl_joiner_wait(kvcl_member_room_t *room) KVCL_MUST_CHECK;
 
 #endif

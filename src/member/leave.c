@@ -72,8 +72,7 @@ static bool send_off(kvcl_member_room_t *room, uint32_t slot, going_t *going)
     return true;
 }
 
-/* Lock held. The time is up. */
-static kvcl_status_t late(const kvcl_member_room_t *room, const char *call)
+kvcl_status_t kvcl_member_late(const kvcl_member_room_t *room, const char *call)
 {
     kvcl_assert_locked(room->ctx);
     if (!room->started) {
@@ -131,7 +130,7 @@ static kvcl_status_t room_of(kvcl_context_h ctx, const char *call, kvcl_member_r
                                                    "KVCL_VIEWS=yes on all of its ranks", call);
 }
 
-static bool has_begun(void *arg)
+bool kvcl_member_has_begun(void *arg)
 {
     const kvcl_member_room_t *room = arg;
 
@@ -152,7 +151,7 @@ kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns)
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
     going.room  = room;
-    (void)kvcl_engine_wait(ctx, has_begun, room, deadline_ns);
+    (void)kvcl_engine_wait(ctx, kvcl_member_has_begun, room, deadline_ns);
     status = drain(ctx, deadline_ns);
     if (status != KVCL_OK) {
         return status;
@@ -162,7 +161,7 @@ kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns)
     kvcl_unlock(ctx);
     if ((status == KVCL_OK) && !kvcl_engine_wait(ctx, are_gone, &going, deadline_ns)) {
         kvcl_lock(ctx);
-        status = late(room, call);
+        status = kvcl_member_late(room, call);
         kvcl_unlock(ctx);
     }
     return status;
@@ -190,6 +189,27 @@ static kvcl_status_t check_ranks(kvcl_comm_h comm, const int *ranks, int n, cons
     return KVCL_OK;
 }
 
+void kvcl_member_drop(kvcl_view_change_result_t *result, int rank)
+{
+    uint64_t bit = UINT64_C(1) << (rank % 64);
+
+    result->n_dropped += ((result->dropped[rank / 64] & bit) == 0) ? 1 : 0;
+    result->dropped[rank / 64] |= bit;
+}
+
+kvcl_status_t kvcl_member_check_change(kvcl_comm_h comm, const char *call, const kvcl_view_change_result_t *result,
+                                       kvcl_member_room_t **room_p)
+{
+    kvcl_status_t status = kvcl_recover_check(comm, call, room_p);
+
+    if ((status == KVCL_OK) && kvcl_callback_inside(comm->ctx)) {
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it would block in a callback of the context", call);
+    }
+    return ((status == KVCL_OK) && (result != NULL))
+               ? kvcl_struct_out_check(result, KVCL_UP_TO(kvcl_view_change_result_t, dropped),
+                                       "kvcl_view_change_result_t", call) : status;
+}
+
 /* Lock held. Those that are no members are dropped from the change. */
 static void begin_deactivation(kvcl_comm_h comm, const int *ranks, int n, going_t *going, kvcl_view_change_result_t *r)
 {
@@ -199,10 +219,8 @@ static void begin_deactivation(kvcl_comm_h comm, const int *ranks, int n, going_
     kvcl_assert_locked(comm->ctx);
     for (i = 0; i < n; ++i) {
         slot = kvcl_recover_slot(comm, ranks[i]);
-        if (!kvcl_rankset_has(&going->slots, slot) && !send_off(going->room, slot, going) &&
-            ((r->dropped[ranks[i] / 64] & (UINT64_C(1) << (ranks[i] % 64))) == 0)) {
-            r->dropped[ranks[i] / 64] |= UINT64_C(1) << (ranks[i] % 64);
-            r->n_dropped += 1;
+        if (!kvcl_rankset_has(&going->slots, slot) && !send_off(going->room, slot, going)) {
+            kvcl_member_drop(r, ranks[i]);
         }
     }
 }
@@ -212,18 +230,11 @@ kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, ui
 {
     static const char         call[] = "kvcl_comm_deactivate";
     kvcl_member_room_t        *room;
-    kvcl_status_t             status  = kvcl_recover_check(comm, call, &room);
+    kvcl_status_t             status  = kvcl_member_check_change(comm, call, result, &room);
     kvcl_view_change_result_t own     = KVCL_VIEW_CHANGE_RESULT_INIT;
     going_t                   going   = {.self = false};
     uint64_t                  deadline_ns;
 
-    if ((status == KVCL_OK) && kvcl_callback_inside(comm->ctx)) {
-        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it would block in a callback of the context", call);
-    }
-    if ((status == KVCL_OK) && (result != NULL)) {
-        status = kvcl_struct_out_check(result, KVCL_UP_TO(kvcl_view_change_result_t, dropped),
-                                       "kvcl_view_change_result_t", call);
-    }
     status = (status == KVCL_OK) ? check_ranks(comm, ranks, n, call) : status;
     status = (status == KVCL_OK) ? kvcl_call_timeout(comm->ctx, timeout_ns, call, &timeout_ns) : status;
     if (status != KVCL_OK) {
@@ -231,7 +242,7 @@ kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, ui
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
     going.room  = room;
-    (void)kvcl_engine_wait(comm->ctx, has_begun, room, deadline_ns);
+    (void)kvcl_engine_wait(comm->ctx, kvcl_member_has_begun, room, deadline_ns);
     kvcl_lock(comm->ctx);
     begin_deactivation(comm, ranks, n, &going, &own);
     kvcl_unlock(comm->ctx);
@@ -242,7 +253,7 @@ kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, ui
     if (room->excluded) {
         status = kvcl_fail(KVCL_ERR_STALE, "%s: the other ranks have excluded this one", call);
     } else if (!are_gone(&going)) {
-        status = late(room, call);
+        status = kvcl_member_late(room, call);
     }
     kvcl_unlock(comm->ctx);
     if ((status == KVCL_OK) && (result != NULL)) {

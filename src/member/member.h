@@ -51,6 +51,8 @@ typedef struct kvcl_member_rank {
     uint64_t           held_ns;
     kvcl_peer_t        *next;     /* a process that joins in this slot (joins.h); NULL: none */
     uint64_t           next_incarnation, next_ns; /* next_ns: when it has asked last */
+    bool               next_ready;  /* all members have met it */
+    uint64_t           activated;   /* the incarnation that kvcl_comm_activate has named; 0: none */
     uint64_t           reserved_ns; /* until when the slot is given to no other process */
 } kvcl_member_rank_t;
 
@@ -99,10 +101,13 @@ typedef struct kvcl_member_room {
     struct kvcl_sock_port *port; /* NULL: nobody can join through this rank */
     char               join_at[KVCL_HOSTPORT_MAX];
     uint64_t           joins_refused;
+    _Atomic unsigned   n_calls;  /* activate.c: that wait for what a tick may bring */
     uint64_t           who_ns;
     uint32_t           asked_last;
     /* joiner.c: this process joins */
     bool               joining, ready; /* ready: all members have welcomed it */
+    bool               waits;    /* the members say that kvcl_comm_activate must name it */
+    bool               waiting;  /* it does: kvcl_init has returned, or is about to */
     kvcl_status_t      refused;
     uint64_t           ask_ns, members_view;
     kvcl_rankset_t     members, welcome; /* who they are, as they say; who has welcomed it */
@@ -142,6 +147,15 @@ void          kvcl_member_thread_stop(kvcl_member_room_t *room);
 void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns);
 /* What the machine has said takes effect. Nothing if it is inside already. */
 void kvcl_member_settle(kvcl_member_room_t *room);
+
+/* leave.c: lock held, but for the check. Have the ranks met? Why a new view has not come in time. */
+struct kvcl_view_change_result;
+bool          kvcl_member_has_begun(void *room);
+kvcl_status_t kvcl_member_late(const kvcl_member_room_t *room, const char *call) KVCL_MUST_CHECK;
+kvcl_status_t kvcl_member_check_change(kvcl_comm_h comm, const char *call,
+                                       const struct kvcl_view_change_result *result,
+                                       kvcl_member_room_t **room_p) KVCL_MUST_CHECK;
+void          kvcl_member_drop(struct kvcl_view_change_result *result, int rank);
 
 /* recover.c: lock held. A new view; what may have been lost is said again; comm NULL: all. */
 void kvcl_member_recover_views(kvcl_member_room_t *room);

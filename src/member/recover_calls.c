@@ -151,6 +151,10 @@ static kvcl_status_t begin(kvcl_member_room_t *room, kvcl_comm_h comm, uint32_t 
     if (recover == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call);
     }
+    if (atomic_load(&comm->ctx->slots.quiet)) {
+        return kvcl_fail(KVCL_ERR_NO_QUORUM, "%s: this process has joined the job, and no member has activated it "
+                         "yet: wait for that by kvcl_comm_sync", call);
+    }
     if (recover->busy) {
         return kvcl_fail(KVCL_ERR_BUSY, "%s: another thread agrees on something, or shrinks, with this communicator",
                          call);

@@ -50,6 +50,15 @@ kvcl_status_t kvcl_comm_check_any(kvcl_comm_h comm, int rank, const char *call)
     return (status == KVCL_OK) ? check_revoked(comm, call) : status;
 }
 
+kvcl_status_t kvcl_comm_check_group(kvcl_comm_h comm, int n, const char *call)
+{
+    kvcl_status_t status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+
+    return ((status == KVCL_OK) && (n > 1) && atomic_load(&comm->ctx->slots.quiet))
+               ? kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: this process is no member of the job yet: wait for that by "
+                           "kvcl_comm_sync", call) : status;
+}
+
 void kvcl_comm_set_id(kvcl_comm_h comm, uint64_t id)
 {
     kvcl_context_h ctx = comm->ctx;

@@ -45,6 +45,18 @@ static uint32_t who_leads(const kvcl_views_t *views)
     return kvcl_rankset_next(kvcl_rankset_is_empty(&stay) ? &there : &stay, 0);
 }
 
+void kvcl_views_unjoin(kvcl_views_t *views, uint32_t slot, uint64_t incarnation)
+{
+    uint32_t i, n = 0;
+
+    for (i = 0; i < views->n_joins; ++i) {
+        if ((views->joins[i].slot != slot) || (views->joins[i].incarnation != incarnation)) {
+            views->joins[n++] = views->joins[i];
+        }
+    }
+    views->n_joins = n;
+}
+
 void kvcl_views_join(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, uint64_t now_ns)
 {
     kvcl_view_msg_t msg = {.type = KVCL_VIEW_JOIN, .change = {.n_joins = 1, .joins = {{slot, incarnation}}}};

@@ -171,6 +171,9 @@ void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation,
 /** A process asks to join in this slot, that is free or whose present process is to go. */
 void kvcl_views_join(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, uint64_t now_ns);
 
+/** That process has given up. A view may have it all the same, if it is proposed already. */
+void kvcl_views_unjoin(kvcl_views_t *views, uint32_t slot, uint64_t incarnation);
+
 /** This rank warms up (compiles, loads, captures) from now on, or does so no longer: others bear with its silence for
  * warm_ns. Its lease ends as ever. */
 void kvcl_views_warm(kvcl_views_t *views, bool warm, uint64_t now_ns);

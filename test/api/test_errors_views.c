@@ -24,6 +24,7 @@ START_TEST(without_views_there_are_no_events)
     unsigned char active[2] = {7, 7};
     kvcl_event_t  event     = KVCL_EVENT_INIT;
     uint64_t      view      = 0;
+    int           zero      = 0;
 
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_on_event(ctx, count_event, NULL));
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_event_next(ctx, &event));
@@ -32,6 +33,8 @@ START_TEST(without_views_there_are_no_events)
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_ack_failed(world, 1, &out.fd));
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_agree(world, &view, SECOND));
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_shrink(world, SECOND, &out.comm));
+    REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_activate(world, &zero, 1, SECOND, NULL));
+    REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_sync(world, SECOND, NULL));
     REFUSED(INVALID_PARAM, "2 bytes for 1 ranks", kvcl_comm_active(world, active, 2, NULL));
     REFUSED(INVALID_PARAM, "active", kvcl_comm_active(world, NULL, 1, NULL));
     REFUSED(INVALID_PARAM, "7", kvcl_phase(ctx, (kvcl_phase_t)7));
@@ -40,6 +43,25 @@ START_TEST(without_views_there_are_no_events)
     TAKEN(kvcl_phase(ctx, KVCL_PHASE_WARM_UP));
 }
 END_TEST
+
+static void change_members(kvcl_comm_h comm)
+{
+    kvcl_view_change_result_t result = KVCL_VIEW_CHANGE_RESULT_INIT;
+    const int                 zero = 0, one = 1;
+
+    REFUSED(INVALID_PARAM, "n is 0", kvcl_comm_activate(comm, &zero, 0, SECOND, &result));
+    REFUSED(INVALID_PARAM, "ranks is NULL", kvcl_comm_activate(comm, NULL, 1, SECOND, &result));
+    REFUSED(UNKNOWN_RANK, "rank 1", kvcl_comm_activate(comm, &one, 1, SECOND, &result));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_comm_activate(comm, &zero, 1, KVCL_WAIT_FOREVER, &result));
+    result.size = 3;
+    REFUSED(INVALID_PARAM, "kvcl_view_change_result_t", kvcl_comm_activate(comm, &zero, 1, SECOND, &result));
+    REFUSED(INVALID_PARAM, "kvcl_view_change_result_t", kvcl_comm_sync(comm, SECOND, &result));
+    result.size = sizeof(result);
+    TAKEN(kvcl_comm_activate(comm, &zero, 1, 60 * (uint64_t)SECOND, &result));
+    ck_assert((result.view == 1) && (result.n_dropped == 0) && (result.dropped[0] == 0) && (result.view_id != 0));
+    TAKEN(kvcl_comm_sync(comm, 60 * (uint64_t)SECOND, &result));
+    ck_assert((result.view == 1) && (result.n_dropped == 0));
+}
 
 START_TEST(a_rank_that_is_alone_has_a_view)
 {
@@ -71,6 +93,7 @@ START_TEST(a_rank_that_is_alone_has_a_view)
     REFUSED(INVALID_PARAM, "fd_p", kvcl_event_fd(one, NULL));
     TAKEN(kvcl_comm_active(comm, &active, 1, NULL));
     ck_assert((active == 1) && (kvcl_comm_view(comm) == 1));
+    change_members(comm);
     REFUSED(INVALID_PARAM, "flags", kvcl_comm_agree(comm, NULL, SECOND));
     REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_comm_agree(comm, &flags, KVCL_WAIT_FOREVER));
     REFUSED(INVALID_PARAM, "shrunk_p", kvcl_comm_shrink(comm, SECOND, NULL));

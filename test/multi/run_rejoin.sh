@@ -1,5 +1,6 @@
 #!/bin/sh
 # Processes that join a running job, in slots of ranks that were killed or stopped, and in free ones.
+# Then processes that join, and wait until a member activates them.
 #   gate   4 ranks over shared memory, 3 over TCP
 #   night  also 6 ranks, and 100 kills and joins in a row over both
 set -eu
@@ -35,6 +36,8 @@ if [ "${TEST_RING:-gate}" != gate ]; then
 fi
 for case in $cases; do
   check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/rejoin" "${case#*/}"
+  check "${case#*/} ranks that activate others over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/join_waits" \
+    "${case#*/}"
 done
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

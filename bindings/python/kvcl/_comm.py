@@ -136,6 +136,18 @@ class Comm(_kvcl.Comm):
         them that were no members before. Blocks, for about KVCL_DEAD."""
         return self._deactivate(list(ranks), timeout)
 
+    def activate(self, ranks: Iterable[int], timeout: Optional[float] = None) -> Tuple[int, List[int]]:
+        """Processes that have joined in these slots, and wait (KVCL_JOIN_WAITS; an event WAITING told of them), become
+        members. One member calls it. Returns the number of the view with them, and those of the ranks in whose slots no
+        process waits, or has ended meanwhile. Blocks."""
+        return self._activate(list(ranks), timeout)
+
+    def sync(self, timeout: Optional[float] = None) -> Tuple[int, List[int]]:
+        """Wait until this rank's view has all that this rank knows: failures, leavings, and those it has activated; in a
+        process that has joined, that a member has activated it. Returns the number of the view, and the ranks of this
+        communicator that are no members. Local: the others need not call it."""
+        return self._sync(timeout)
+
     def is_revoked(self) -> bool:
         """Was it revoked, as this rank knows?"""
         return self._is_revoked()

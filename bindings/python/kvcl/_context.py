@@ -67,6 +67,10 @@ class Context(_kvcl.Context):
         handed over, then a view without it comes, after about KVCL_DEAD. Close the context afterwards. Blocks."""
         self._leave(timeout)
 
+    def join_address(self) -> Optional[str]:
+        """host:port for the KVCL_JOIN of processes that join the job through this rank; None without KVCL_JOIN_AT."""
+        return self._join_address()
+
     @property
     def world(self) -> Comm:
         """All ranks of the job."""

@@ -15,6 +15,7 @@ class ViewEventKind(enum.IntEnum):
     EXCLUDED = 5     # a view excludes this rank: its operations raise Stale
     DRAINED = 6      # living ranks that the next VIEW lacks, since they leave or were deactivated
     JOINED = 8       # slots that processes have joined by the next VIEW
+    WAITING = 9      # slots whose processes are members once Comm.activate() names them
 
 
 class ViewEvent(NamedTuple):

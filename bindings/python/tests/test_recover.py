@@ -83,11 +83,65 @@ with kvcl.Context() as ctx:
 """
 
 
+# Rank 1 is killed. Its next process waits in its slot, until rank 2 activates it.
+WAITS = """
+import asyncio, os, signal, kvcl
+from kvcl import ViewEventKind as Kind
+
+async def told(ctx, kind):
+    async for event in ctx.events():
+        if event.kind == kind:
+            return event.ranks
+
+with kvcl.Context() as ctx:
+    world = ctx.world
+    if "KVCL_JOIN" in os.environ:
+        try:
+            world.agree(1)
+            raise SystemExit("a process that waits agrees with others")
+        except kvcl.NoQuorum:
+            pass
+        calls = {"barrier": world.barrier, "create": lambda: world.create([0, 1]),
+                 "activate": lambda: world.activate([0]),
+                 "recv": lambda: world.recv_bytes(0, 1, bytearray(1)).wait()}
+        for name, call in calls.items():
+            try:
+                call()
+                raise SystemExit(f"a process that waits works with others: {name}")
+            except kvcl.RankFailed:
+                pass
+        assert world.active() == [False] * 3
+        print("waits", flush=True)
+        assert world.sync() == (3, [])
+    else:
+        assert world.agree(1) == (1, True)
+        print(ctx.join_address(), flush=True)
+        if world.rank == 1:
+            signal.pause()
+        assert asyncio.run(told(ctx, Kind.FAILED)) == (1,)
+        assert world.sync() == (2, [1])
+        assert asyncio.run(told(ctx, Kind.WAITING)) == (1,) and world.active() == [True, False, True]
+        if world.rank == 2:
+            assert world.activate([1, 2]) == (3, [])
+        else:
+            assert asyncio.run(told(ctx, Kind.JOINED)) == (1,)
+        assert world.sync() == (3, [])
+    assert world.active() == [True] * 3 and world.agree(3) == (3, True)
+    world.barrier()
+"""
+
+
 def test_a_rank_alone(monkeypatch):
     monkeypatch.setenv("KVCL_VIEWS", "yes")
     with kvcl.Context(boot="self") as ctx:
         assert ctx.world.agree(2**64 - 1) == (2**64 - 1, True)
         assert ctx.world.active() == [True] and ctx.world.failed() == [] and ctx.world.ack_failed(3) == 0
+        assert ctx.join_address() is None
+        assert ctx.world.activate([0]) == (1, []) and ctx.world.sync() == (1, [])
+        with pytest.raises(kvcl.UnknownRank):
+            ctx.world.activate([0, 1])
+        with pytest.raises(kvcl.InvalidParam):
+            ctx.world.activate([])
         with pytest.raises(kvcl.InvalidParam, match="kvcl_leave"):
             ctx.world.deactivate([0])
         with pytest.raises(kvcl.UnknownRank):
@@ -112,13 +166,14 @@ def test_without_views():
         assert not ctx.world.is_revoked()
         for call in (lambda: ctx.world.agree(1), ctx.world.shrink, ctx.world.failed, lambda: ctx.world.ack_failed(1),
                      ctx.world.revoke, ctx.leave, lambda: ctx.world.deactivate([0]), ctx.event, ctx.event_fileno,
+                     lambda: ctx.world.activate([0]), ctx.world.sync,
                      lambda: asyncio.run(anext_of(ctx.events()))):
             with pytest.raises(kvcl.Unsupported, match="KVCL_VIEWS=yes"):
                 call()
 
 
-@pytest.mark.parametrize("program", [RANK, EVENTS], ids=["agree and shrink", "events"])
-def test_two_go_on_when_the_third_is_killed(program, tmp_path):
+def start(program, tmp_path, **more):
+    """Three ranks, and their environment."""
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
@@ -126,16 +181,40 @@ def test_two_go_on_when_the_third_is_killed(program, tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}",
-               KVCL_SECRET_FILE=str(secret))
-    ranks = [subprocess.Popen([sys.executable, "-c", program], env=dict(env, KVCL_RANK=str(r)), stdout=subprocess.PIPE)
-             for r in range(3)]
+               KVCL_SECRET_FILE=str(secret), **more)
+    return env, [subprocess.Popen([sys.executable, "-c", program], env=dict(env, KVCL_RANK=str(r)),
+                                  stdout=subprocess.PIPE) for r in range(3)]
+
+
+def end(ranks):
+    for rank in ranks:
+        rank.kill()
+        rank.wait()
+        rank.stdout.close()
+
+
+def test_a_process_that_joins_waits_until_it_is_activated(tmp_path):
+    env, ranks = start(WAITS, tmp_path, KVCL_NET="lo", KVCL_JOIN_AT="127.0.0.1:0", KVCL_JOIN_WAITS="yes")
+    try:
+        addresses = [rank.stdout.readline().decode().strip() for rank in ranks]
+        ranks[1].send_signal(signal.SIGKILL)
+        assert ranks[1].wait(timeout=100) == -signal.SIGKILL
+        del env["KVCL_RENDEZVOUS"], env["KVCL_SIZE"]
+        ranks.append(subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE,
+                                      env=dict(env, KVCL_RANK="1", KVCL_JOIN=",".join(addresses))))
+        assert ranks[3].stdout.readline() == b"waits\n"
+        assert [rank.wait(timeout=100) for rank in ranks] == [0, -signal.SIGKILL, 0, 0]
+    finally:
+        end(ranks)
+
+
+@pytest.mark.parametrize("program", [RANK, EVENTS], ids=["agree and shrink", "events"])
+def test_two_go_on_when_the_third_is_killed(program, tmp_path):
+    _, ranks = start(program, tmp_path)
     try:
         for rank in ranks:
             assert rank.stdout.readline() == b"met\n"
         ranks[1].send_signal(signal.SIGKILL)
         assert [rank.wait(timeout=100) for rank in ranks] == [0, -signal.SIGKILL, 0]
     finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-            rank.stdout.close()
+        end(ranks)

@@ -124,14 +124,14 @@ def free_ports(n):
     raise RuntimeError("no free ports")
 
 
-@pytest.mark.parametrize("victim", [0, 2])
-def test_a_killed_rank_comes_back_in_its_place(victim, tmp_path):
+@pytest.mark.parametrize("victim, waits", [(0, "no"), (2, "no"), (2, "yes")])
+def test_a_killed_rank_comes_back_in_its_place(victim, waits, tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
     port = free_ports(4)
     with Ranks("rejoin", 4, [victim], tmp_path, KVCL_SECRET_FILE=str(secret), KVCL_NET="lo",
-               KVCL_JOIN_AT=f"127.0.0.1:{port}") as ranks:
+               KVCL_JOIN_AT=f"127.0.0.1:{port}", KVCL_JOIN_WAITS=waits) as ranks:
         ranks.said("ready")
         ranks.send(signal.SIGKILL)
         ranks.all[victim].wait()

@@ -386,6 +386,7 @@ static PyMethodDef methods[] = {
      "_open(boot, rendezvous, rank, nranks, secret_file, path, thread, oob): join the job."},
     {"_close", context_close_py, METH_NOARGS, "Leave the job."},
     {"_leave", kvpy_context_leave, METH_O, "_leave(timeout)"},
+    {"_join_address", kvpy_context_join_address, METH_NOARGS, "_join_address(): str or None"},
     {"_abandon", context_abandon, METH_NOARGS, "Leave the job whatever is still used; at exit."},
     {"_address", context_address, METH_NOARGS, "This context's address as text."},
     {"fileno", context_fileno, METH_NOARGS,

@@ -121,7 +121,9 @@ class Elastic(Group):
 
     def join_group(self, timeout: Optional[float] = None) -> None:
         """In a process that has joined: what the members do by activate_ranks(), before any other call."""
-        self.sync_after_failure(timeout)
+        until = time.monotonic() + self._seconds(timeout)
+        self.comm.sync(left(until))  # until a member has activated this process (KVCL_JOIN_WAITS)
+        self.sync_after_failure(left(until))
 
     def agree(self, ok: bool = True, timeout: Optional[float] = None) -> bool:
         """Whether ok was true at all living ranks. The same at all, whichever ranks die meanwhile."""

@@ -65,12 +65,12 @@ class Live:
 
 def whole(base: Comm) -> Live:
     """The collectives of all ranks of base. With views they have a communicator of their own: every member calls this,
-    and no message is sent."""
+    and no message is sent. A process that waits until it is activated makes it with the others later."""
     try:
         base.failed()
-    except Unsupported:
+        return Live(base.create(range(base.size)), range(base.size), base.size, True)
+    except (Unsupported, RankFailed):
         return Live(base, range(base.size), base.size, False)
-    return Live(base.create(range(base.size)), range(base.size), base.size, True)
 
 
 def left(until: float) -> float:
@@ -82,8 +82,9 @@ def left(until: float) -> float:
 
 
 def entered(comm: Comm, ranks: Sequence[int], until: float) -> None:
-    """Wait until the view has these ranks, or the time has passed."""
+    """Wait until the view has these ranks, or the time has passed. Those that wait (KVCL_JOIN_WAITS) are activated."""
     while time.monotonic() < until and not all(comm.active()[rank] for rank in ranks):
+        comm.activate(ranks, left(until))
         time.sleep(0.001)
 
 

@@ -144,19 +144,41 @@ static PyObject *comm_is_revoked(PyObject *self, PyObject *unused)
     return (status == KVCL_OK) ? PyBool_FromLong(revoked) : kvpy_raise(status, NULL);
 }
 
-/* _deactivate(ranks, timeout): the number of the view, and the ranks that were no members. */
-static PyObject *comm_deactivate(PyObject *self, PyObject *args)
+/* (the number of the view, the dropped ranks); sets an exception unless status is KVCL_OK */
+static PyObject *change_result(kvcl_status_t status, const kvcl_view_change_result_t *result)
+{
+    PyObject   *dropped = (status == KVCL_OK) ? PyList_New(0) : kvpy_raise(status, NULL), *rank;
+    Py_ssize_t i;
+
+    for (i = 0; (dropped != NULL) && (i < KVCL_EVENT_RANKS); ++i) {
+        if (((result->dropped[i / 64] >> (i % 64)) & 1) == 0) {
+            continue;
+        }
+        rank = PyLong_FromSsize_t(i);
+        if ((rank == NULL) || (PyList_Append(dropped, rank) != 0)) {
+            Py_CLEAR(dropped);
+        }
+        Py_XDECREF(rank);
+    }
+    return (dropped != NULL) ? Py_BuildValue("KN", (unsigned long long)result->view, dropped) : NULL;
+}
+
+typedef kvcl_status_t (*change_t)(kvcl_comm_h comm, const int *ranks, int n, uint64_t timeout_ns,
+                                  kvcl_view_change_result_t *result);
+
+/* args: ranks, timeout */
+static PyObject *change(PyObject *self, PyObject *args, change_t call)
 {
     kvpy_obj_t                *comm  = (kvpy_obj_t *)self;
     kvcl_view_change_result_t result = KVCL_VIEW_CHANGE_RESULT_INIT;
-    PyObject                  *list, *timeout, *dropped, *rank;
+    PyObject                  *list, *timeout;
     kvcl_status_t             status;
     Py_ssize_t                n, i;
     uint64_t                  ns;
     int                       *ranks;
 
-    if (!PyArg_ParseTuple(args, "O!O:_deactivate", &PyList_Type, &list, &timeout) ||
-        (kvpy_call_timeout(timeout, &ns) != 0) || (kvpy_obj_check(comm) != 0)) {
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &list, &timeout) || (kvpy_call_timeout(timeout, &ns) != 0) ||
+        (kvpy_obj_check(comm) != 0)) {
         return NULL;
     }
     n     = PyList_Size(list);
@@ -170,20 +192,33 @@ static PyObject *comm_deactivate(PyObject *self, PyObject *args)
             return NULL;
         }
     }
-    KVPY_CALL(comm, status, kvcl_comm_deactivate(comm->handle, ranks, (int)n, ns, &result));
+    KVPY_CALL(comm, status, call(comm->handle, ranks, (int)n, ns, &result));
     free(ranks);
-    dropped = (status == KVCL_OK) ? PyList_New(0) : kvpy_raise(status, NULL);
-    for (i = 0; (dropped != NULL) && (i < KVCL_EVENT_RANKS); ++i) {
-        if (((result.dropped[i / 64] >> (i % 64)) & 1) == 0) {
-            continue;
-        }
-        rank = PyLong_FromSsize_t(i);
-        if ((rank == NULL) || (PyList_Append(dropped, rank) != 0)) {
-            Py_CLEAR(dropped);
-        }
-        Py_XDECREF(rank);
+    return change_result(status, &result);
+}
+
+static PyObject *comm_deactivate(PyObject *self, PyObject *args)
+{
+    return change(self, args, kvcl_comm_deactivate);
+}
+
+static PyObject *comm_activate(PyObject *self, PyObject *args)
+{
+    return change(self, args, kvcl_comm_activate);
+}
+
+static PyObject *comm_sync(PyObject *self, PyObject *timeout)
+{
+    kvpy_obj_t                *comm  = (kvpy_obj_t *)self;
+    kvcl_view_change_result_t result = KVCL_VIEW_CHANGE_RESULT_INIT;
+    kvcl_status_t             status;
+    uint64_t                  ns;
+
+    if ((kvpy_call_timeout(timeout, &ns) != 0) || (kvpy_obj_check(comm) != 0)) {
+        return NULL;
     }
-    return (dropped != NULL) ? Py_BuildValue("KN", (unsigned long long)result.view, dropped) : NULL;
+    KVPY_CALL(comm, status, kvcl_comm_sync(comm->handle, ns, &result));
+    return change_result(status, &result);
 }
 
 /* Context: _leave(timeout) */
@@ -207,8 +242,29 @@ PyObject *kvpy_context_leave(PyObject *self, PyObject *timeout)
     Py_RETURN_NONE;
 }
 
+/* Context: _join_address(): None: nobody can join through this rank */
+PyObject *kvpy_context_join_address(PyObject *self, PyObject *none)
+{
+    kvpy_ctx_t    *ctx = (kvpy_ctx_t *)self;
+    kvcl_status_t status;
+    char          at[512];
+    size_t        len = 0;
+
+    (void)none;
+    if (kvpy_ctx_check(ctx) != 0) {
+        return NULL;
+    }
+    KVPY_CTX_CALL(ctx, status, kvcl_join_address(ctx->handle, at, sizeof(at), &len));
+    if (status == KVCL_ERR_NOT_FOUND) {
+        return kvpy_none();
+    }
+    return (status == KVCL_OK) ? PyUnicode_FromString(at) : kvpy_raise(status, NULL);
+}
+
 PyMethodDef kvpy_recover_methods[] = {
-    {"_deactivate", comm_deactivate, METH_VARARGS, "_deactivate(ranks, timeout)"},
+    {"_deactivate", comm_deactivate, METH_VARARGS, "_deactivate(ranks, timeout): (view, dropped)"},
+    {"_activate", comm_activate, METH_VARARGS, "_activate(ranks, timeout): (view, dropped)"},
+    {"_sync", comm_sync, METH_O, "_sync(timeout): (view, ranks that are no members)"},
     {"_revoke", comm_revoke, METH_NOARGS, "_revoke()"},
     {"_is_revoked", comm_is_revoked, METH_NOARGS, "_is_revoked()"},
     {"_active", comm_active, METH_NOARGS, "_active()"},
