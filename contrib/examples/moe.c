@@ -5,6 +5,7 @@
  *   moe --ranks 8                      in one terminal: it starts the ranks, and prints their processes and a line a
  *                                      second. SECONDS: --seconds; otherwise until Ctrl-C
  *   kill -9 PID                        in another one: the lines go on
+ *   moe --join ADDRESS[,ADDRESS...]    one process comes in the place of a killed rank, and gets experts
  *   moe [--steps N] [--kill RANK]      RANK kills itself in the middle of a layer, halfway; says how long that took
  *
  * Alone it is a test: 4 ranks, 60 steps, rank 2 is killed. Exit status 0: no output was wrong.
@@ -13,7 +14,14 @@
  * kvcl_ep_combine, for each layer. After each step the ranks agree who took part in it (kvcl_comm_agree). When a rank
  * is gone they repair the placement, restore what is lost, and activate the new map. Until then tokens go to the copies
  * that live, or lack a weight, which is counted.
+ *
+ * A process that joins waits (KVCL_JOIN_WAITS) until one waits in the place of each killed rank. Then a member
+ * activates them (kvcl_comm_activate), and they take part in the agreements. When all ranks agree that all are members,
+ * all open the experts' handle and the store anew, and the new ones fetch their experts from the others. A rank that is
+ * killed in the fraction of a second which that takes ends the program.
  */
+#include "moe_watch.h"
+
 #include <kvcl/kvcl.h>
 
 #include <arpa/inet.h>
@@ -25,33 +33,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, LAYERS = 4, EXPERTS = 64, SLOTS_MAX = 3 * EXPERTS + RANKS_MAX };
-enum { HIDDEN = 64, TOKENS = 16, TOP_K = 2, BYTES = HIDDEN * HIDDEN * (int)sizeof(float) };
-#define GO_ON (UINT64_C(1) << 63) /* in what the ranks agree on, beside a bit for each rank */
-
-/* What a rank shows to the process that has started it. */
-typedef struct shown {
-    _Atomic uint64_t steps, tokens, wrong, view, alive;
-    _Atomic uint64_t lost_ppm;    /* the weight that tokens lacked, in millionths of a token */
-    _Atomic uint64_t next_ns;     /* the first dispatch and combine after the kill have ended */
-    _Atomic uint64_t restored_ns; /* the new map is active */
-    _Atomic uint64_t restored;    /* experts that came back */
-} shown_t;
-
-/* Of all processes. */
-typedef struct shared {
-    _Atomic uint64_t killed_ns;
-    shown_t          ranks[RANKS_MAX];
-} shared_t;
-
-typedef struct plan {
-    unsigned ranks, steps, seconds; /* 0: no limit */
-    int      kill;                  /* -1: none */
-} plan_t;
+enum { SLOTS_MAX = 3 * EXPERTS + RANKS_MAX };
+/* In what the ranks agree on, beside a bit for each rank. */
+#define GO_ON (UINT64_C(1) << 63)
+#define WHOLE (UINT64_C(1) << 62) /* all ranks are members */
+#define RANKS ((UINT64_C(1) << RANKS_MAX) - 1)
 
 typedef struct model {
     kvcl_context_h    ctx;
@@ -61,8 +49,11 @@ typedef struct model {
     kvcl_ep_params_t  params;
     kvcl_ep_weights_t weights;
     kvcl_cache_h      cache;
+    kvcl_comm_h       comm;   /* of the handle and the store: made anew when processes have joined */
     uint64_t          number; /* of the activation */
     uint64_t          mask;   /* of the ranks that the map is for */
+    uint64_t          all;    /* of all ranks */
+    uint64_t          waiting; /* of those in whose places processes wait */
     uint8_t           active[RANKS_MAX];
     int32_t           placement[LAYERS * SLOTS_MAX];
     uint64_t          sums[LAYERS * EXPERTS];
@@ -72,99 +63,10 @@ typedef struct model {
     shown_t           *shown;
 } model_t;
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return ((uint64_t)t.tv_sec * UINT64_C(1000000000)) + (uint64_t)t.tv_nsec;
-}
-
 static void must(kvcl_status_t posted, const kvcl_req_h *req)
 {
     KVCL_TRY(posted);
     KVCL_TRY(kvcl_req_wait(*req, KVCL_WAIT_FOREVER));
-}
-
-/* ---- the model: any numbers will do ---- */
-
-static float number(uint64_t seed)
-{
-    seed = (seed + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
-    seed = (seed ^ (seed >> 29)) * UINT64_C(0x94d049bb133111eb);
-    return ((float)(seed >> 40) / (float)(1u << 23)) - 1.0f;
-}
-
-static void make_expert(float *w, unsigned layer, unsigned expert)
-{
-    unsigned i;
-
-    for (i = 0; i < HIDDEN * HIDDEN; ++i) {
-        w[i] = number(((uint64_t)(layer * EXPERTS + expert) << 32) + i) / 8.0f;
-    }
-}
-
-/* One token through one expert: max(0, W x). */
-static void run_expert(const float *w, const float *x, float *y)
-{
-    unsigned i, j;
-    float    sum;
-
-    for (i = 0; i < HIDDEN; ++i) {
-        for (j = 0, sum = 0.0f; j < HIDDEN; ++j) {
-            sum += w[(i * HIDDEN) + j] * x[j];
-        }
-        y[i] = (sum > 0.0f) ? sum : 0.0f;
-    }
-}
-
-static void make_token(float *x, unsigned rank, unsigned step, unsigned t)
-{
-    unsigned i;
-
-    for (i = 0; i < HIDDEN; ++i) {
-        x[i] = number(((uint64_t)((step * RANKS_MAX) + rank) << 32) + (t * HIDDEN) + i + 77);
-    }
-}
-
-static void route(unsigned rank, unsigned step, unsigned layer, unsigned t, int64_t *experts, float *weights)
-{
-    const uint64_t seed = ((uint64_t)((step * RANKS_MAX) + rank) << 32) + ((uint64_t)layer << 24) + (t * 8u);
-
-    experts[0] = (int64_t)((number(seed) + 1.0f) / 2.0f * EXPERTS) % EXPERTS;
-    experts[1] = (experts[0] + 1 + (int64_t)((number(seed + 1) + 1.0f) / 2.0f * (EXPERTS - 1))) % EXPERTS;
-    weights[0] = 0.5f + (number(seed + 2) / 4.0f);
-    weights[1] = 1.0f - weights[0];
-}
-
-/* The model in one process. */
-static void oracle(unsigned rank, unsigned step, unsigned t, float *x)
-{
-    static float w[LAYERS * EXPERTS][HIDDEN * HIDDEN];
-    static bool  made;
-    float        y[TOP_K][HIDDEN], weights[TOP_K], sum;
-    int64_t      experts[TOP_K];
-    unsigned     layer, i, k;
-
-    for (i = 0; !made && (i < LAYERS * EXPERTS); ++i) {
-        make_expert(w[i], i / EXPERTS, i % EXPERTS);
-    }
-    made = true;
-    make_token(x, rank, step, t);
-    for (layer = 0; layer < LAYERS; ++layer) {
-        route(rank, step, layer, t, experts, weights);
-        for (k = 0; k < TOP_K; ++k) {
-            run_expert(w[(layer * EXPERTS) + (unsigned)experts[k]], x, y[k]);
-        }
-        for (i = 0; i < HIDDEN; ++i) {
-            for (k = 0, sum = 0.0f; k < TOP_K; ++k) {
-                const volatile float product = weights[k] * y[k][i]; /* rounded, as the library's */
-
-                sum += product;
-            }
-            x[i] += sum;
-        }
-    }
 }
 
 /* ---- a step ---- */
@@ -220,57 +122,95 @@ static void run_layer(model_t *m, unsigned step, unsigned layer, float x[TOKENS]
     }
 }
 
-static void step(model_t *m, unsigned step, bool die)
+static void step(model_t *m, unsigned number, bool die)
 {
     static float x[TOKENS][HIDDEN], right[HIDDEN];
     bool         lacks[TOKENS] = {false};
     unsigned     layer, t;
 
     for (t = 0; t < TOKENS; ++t) {
-        make_token(x[t], m->rank, step, t);
+        make_token(x[t], m->rank, number, t);
     }
     for (layer = 0; layer < LAYERS; ++layer) {
-        run_layer(m, step, layer, x, lacks, die && (layer == 1));
+        run_layer(m, number, layer, x, lacks, die && (layer == 1));
     }
     for (t = 0; t < TOKENS; ++t) {
-        oracle(m->rank, step, t, right);
+        oracle(m->rank, number, t, right);
         if (!lacks[t] && (memcmp(right, x[t], sizeof(right)) != 0)) {
             atomic_fetch_add(&m->shown->wrong, 1);
         }
     }
     atomic_fetch_add(&m->shown->tokens, TOKENS);
-    atomic_store(&m->shown->steps, step);
+    atomic_store(&m->shown->steps, number);
 }
 
 /* ---- after a step ---- */
 
-/* The ranks that all living ones have seen take part, and GO_ON where all are to: the same at all. Also a barrier. */
-static uint64_t agree(model_t *m, uint64_t flags)
+/* The ranks that have taken part, as this one has seen it; WHOLE, if no other one has failed since the map was made.
+ * One that has joined, and has no experts yet, says that it has not. */
+static uint64_t seen(const model_t *m)
 {
-    const kvcl_ep_mask_t *mask = kvcl_ep_mask(m->ep);
-    uint64_t             view  = 0;
-    unsigned char        members[RANKS_MAX];
-    kvcl_status_t        status;
-    unsigned             r;
-    int                  n;
+    uint64_t      flags = m->all & ~(UINT64_C(1) << m->rank), members = 0;
+    unsigned char active[RANKS_MAX];
+    unsigned      r;
 
-    KVCL_TRY(kvcl_comm_active(m->world, members, (int)m->ranks, &view));
+    KVCL_TRY(kvcl_comm_active(m->world, active, (int)m->ranks, NULL));
     for (r = 0; r < m->ranks; ++r) {
-        flags |= ((mask->active[r] != 0) && (members[r] != 0)) ? UINT64_C(1) << r : 0;
+        members |= (active[r] != 0) ? UINT64_C(1) << r : 0;
     }
+    if (m->ep == NULL) {
+        return flags | ((members == m->all) ? WHOLE : 0);
+    }
+    for (r = 0, flags = 0; r < m->ranks; ++r) {
+        flags |= (kvcl_ep_mask(m->ep)->active[r] != 0) ? UINT64_C(1) << r : 0;
+    }
+    return (flags & members) | (((members == m->all) && (flags == m->mask)) ? WHOLE : 0);
+}
+
+/* What all living ranks have seen; of `may` where all say so: the same at all. Also a barrier. */
+static uint64_t agree(model_t *m, uint64_t may)
+{
+    uint64_t      flags = seen(m);
+    kvcl_status_t status;
+    int           n;
+
+    flags = (flags & RANKS) | (flags & may & WHOLE) | (may & GO_ON);
     KVCL_TRY(kvcl_comm_get_failed(m->world, NULL, 0, &n));
     KVCL_TRY(kvcl_comm_ack_failed(m->world, n, NULL));
     status = kvcl_comm_agree(m->world, &flags, KVCL_WAIT_DEFAULT);
     if (status != KVCL_ERR_RANK_FAILED) { /* agreed, and a rank has died since: the next step finds out */
         KVCL_TRY(status);
     }
-    if ((flags & (UINT64_C(1) << m->rank)) == 0) {
+    if ((m->ep != NULL) && ((flags & (UINT64_C(1) << m->rank)) == 0)) {
         fprintf(stderr, "rank %u was skipped by the others\n", m->rank);
         exit(2);
     }
     atomic_store(&m->shown->view, kvcl_comm_view(m->world));
-    atomic_store(&m->shown->alive, (uint64_t)__builtin_popcountll(flags & ~GO_ON));
+    atomic_store(&m->shown->alive, (uint64_t)__builtin_popcountll(flags & RANKS));
     return flags;
+}
+
+/* Fetches what this rank's slots get by the placement, from the ranks that have it by the present one. @return the ranks
+ * that have agreed; GO_ON: nothing is missing anywhere. Until kvcl_ep_settle the old map serves. */
+static uint64_t fetch(model_t *m, const int32_t *next, kvcl_ep_move_t *moves, uint32_t *blocks, size_t *n_p)
+{
+    size_t missing;
+
+    KVCL_TRY(kvcl_ep_moves(&m->params, m->placement, next, moves, sizeof(moves[0]), LAYERS * SLOTS_MAX, n_p, NULL));
+    if (kvcl_ep_restore(&m->params, &m->weights, m->placement, moves, sizeof(moves[0]), *n_p, blocks, &missing) !=
+        KVCL_OK) {
+        fprintf(stderr, "rank %u: %s\n", m->rank, kvcl_last_error());
+    }
+    return agree(m, (missing == 0) ? GO_ON : 0); /* nobody reads slots any more */
+}
+
+static void use(model_t *m, const int32_t *next, const kvcl_ep_move_t *moves, const uint32_t *blocks, size_t n,
+                uint64_t mask)
+{
+    KVCL_TRY(kvcl_ep_settle(&m->params, &m->weights, moves, sizeof(moves[0]), n, blocks));
+    KVCL_TRY(kvcl_ep_activate(m->ep, ++m->number, &m->params, next));
+    memcpy(m->placement, next, sizeof(m->placement));
+    m->mask = mask;
 }
 
 /* Repair first; an engine computes a new placement in the background afterwards. Again if one more dies meanwhile. */
@@ -279,131 +219,238 @@ static void repair(model_t *m, uint64_t mask)
     static kvcl_ep_move_t moves[LAYERS * SLOTS_MAX];
     static uint32_t       blocks[LAYERS * SLOTS_MAX];
     int32_t               repaired[LAYERS * SLOTS_MAX];
-    size_t                n, missing, lost;
+    size_t                n, lost;
     uint64_t              left = mask;
     unsigned              r, tries = 0;
 
     m->params.flags = KVCL_EP_HOLES;
     do {
-        mask = left;
+        mask = left & RANKS;
         for (r = 0; r < m->ranks; ++r) {
             m->active[r] = (uint8_t)((mask >> r) & 1);
         }
         KVCL_TRY(kvcl_ep_repair(&m->params, m->placement, repaired, &lost, NULL));
-        KVCL_TRY(kvcl_ep_moves(&m->params, m->placement, repaired, moves, sizeof(moves[0]), LAYERS * SLOTS_MAX, &n,
-                               NULL));
-        if (kvcl_ep_restore(&m->params, &m->weights, m->placement, moves, sizeof(moves[0]), n, blocks, &missing) !=
-            KVCL_OK) {
-            fprintf(stderr, "rank %u: %s\n", m->rank, kvcl_last_error());
-        }
-        left = agree(m, (missing == 0) ? GO_ON : 0); /* nobody reads slots any more */
-    } while (((left & ~GO_ON) != mask) || (((left & GO_ON) == 0) && (++tries < 5)));
+        left = fetch(m, repaired, moves, blocks, &n);
+    } while (((left & RANKS) != mask) || (((left & GO_ON) == 0) && (++tries < 5)));
     if ((left & GO_ON) == 0) {
         fprintf(stderr, "rank %u: experts are lost for good\n", m->rank);
         exit(1);
     }
-    KVCL_TRY(kvcl_ep_settle(&m->params, &m->weights, moves, sizeof(moves[0]), n, blocks));
-    KVCL_TRY(kvcl_ep_activate(m->ep, ++m->number, &m->params, repaired));
-    memcpy(m->placement, repaired, sizeof(repaired));
-    m->mask = mask;
+    use(m, repaired, moves, blocks, n, mask);
     atomic_store(&m->shown->restored, lost);
     atomic_store(&m->shown->restored_ns, now_ns());
 }
 
 /* ---- a rank ---- */
 
-static void fill(model_t *m)
+/* Sums and keys of all experts. */
+static void know(model_t *m)
 {
     static float w[HIDDEN * HIDDEN];
-    uint32_t     spare = LAYERS * m->per, i, slots = m->params.slots;
     char         name[40];
-    kvcl_req_h   req;
+    uint32_t     i;
 
-    for (i = 0; i < LAYERS * EXPERTS; ++i) { /* sums of all, and one rank puts each into the store */
+    for (i = 0; i < LAYERS * EXPERTS; ++i) {
         make_expert(w, i / EXPERTS, i % EXPERTS);
-        KVCL_TRY(kvcl_cache_write_block(m->cache, spare, w, BYTES));
-        KVCL_TRY(kvcl_ep_weights_sum(m->cache, spare, &m->sums[i]));
+        KVCL_TRY(kvcl_cache_write_block(m->cache, LAYERS * m->per, w, BYTES));
+        KVCL_TRY(kvcl_ep_weights_sum(m->cache, LAYERS * m->per, &m->sums[i]));
         snprintf(name, sizeof(name), "moe: expert %u of layer %u", i % EXPERTS, i / EXPERTS);
         kvcl_key_from_string(name, strlen(name), &m->keys[i]);
-        if (i % m->ranks == m->rank) {
-            must(kvcl_store_put(m->store, &m->keys[i], 1, m->cache, &spare, NULL, &req), &req);
-        }
     }
-    for (i = 0; i < LAYERS * m->per; ++i) {
-        make_expert(w, i / m->per, (unsigned)m->placement[((i / m->per) * slots) + (m->rank * m->per) + (i % m->per)]);
-        KVCL_TRY(kvcl_cache_write_block(m->cache, i, w, BYTES));
-    }
-}
-
-static void load(model_t *m)
-{
-    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(2 * LAYERS * m->per, BYTES);
-    kvcl_store_params_t p      = KVCL_STORE_PARAMS_INIT;
-    uint64_t            loads[LAYERS * EXPERTS];
-    uint32_t            i;
-
-    KVCL_TRY(kvcl_cache_create(m->ctx, "experts", &layout, NULL, &m->cache));
-    p.dram_bytes  = LAYERS * EXPERTS * BYTES;
-    p.block_bytes = BYTES;
-    p.replicas    = 2;
-    KVCL_TRY(kvcl_store_open(m->world, &p, &m->store));
-    for (i = 0; i < LAYERS * EXPERTS; ++i) {
-        loads[i] = 100 + ((i * 37) % 200);
-    }
-    KVCL_TRY(kvcl_ep_place(&m->params, loads, m->placement));
-    fill(m);
-    m->weights.comm  = m->world;
     m->weights.cache = m->cache;
     m->weights.sums  = m->sums;
-    m->weights.store = m->store;
     m->weights.keys  = m->keys;
 }
 
+/* What the ranks open together; all experts are in the store, each put by one rank. */
+static void open_all(model_t *m)
+{
+    static float          w[HIDDEN * HIDDEN];
+    kvcl_ep_open_params_t p     = KVCL_EP_OPEN_PARAMS_INIT;
+    kvcl_store_params_t   store = KVCL_STORE_PARAMS_INIT;
+    int                   ranks[RANKS_MAX];
+    uint32_t              spare = LAYERS * m->per, i;
+    kvcl_req_h            req;
+
+    for (i = 0; i < m->ranks; ++i) {
+        ranks[i]     = (int)i;
+        m->active[i] = 1;
+    }
+    KVCL_TRY(kvcl_comm_create(m->world, ranks, (int)m->ranks, &m->comm));
+    store.dram_bytes  = LAYERS * EXPERTS * BYTES;
+    store.block_bytes = BYTES;
+    store.replicas    = 2;
+    KVCL_TRY(kvcl_store_open(m->comm, &store, &m->store));
+    for (i = m->rank; i < LAYERS * EXPERTS; i += m->ranks) {
+        make_expert(w, i / EXPERTS, i % EXPERTS);
+        KVCL_TRY(kvcl_cache_write_block(m->cache, spare, w, BYTES));
+        must(kvcl_store_put(m->store, &m->keys[i], 1, m->cache, &spare, NULL, &req), &req);
+    }
+    m->weights.comm  = m->comm;
+    m->weights.store = m->store;
+    p.slots          = m->params.slots;
+    p.max_tokens     = TOKENS;
+    p.top_k          = TOP_K;
+    p.hidden         = HIDDEN;
+    p.dtype          = KVCL_DTYPE_F32;
+    KVCL_TRY(kvcl_ep_open(m->comm, &p, &m->ep));
+}
+
+static void close_all(model_t *m)
+{
+    kvcl_ep_close(m->ep);
+    kvcl_store_close(m->store);
+    kvcl_comm_free(m->comm);
+    m->ep    = NULL;
+    m->store = NULL;
+    m->comm  = NULL;
+}
+
+static void place(const model_t *m, int32_t *placement)
+{
+    uint64_t loads[LAYERS * EXPERTS];
+    uint32_t i;
+
+    for (i = 0; i < LAYERS * EXPERTS; ++i) {
+        loads[i] = 100 + ((i * 37) % 200);
+    }
+    KVCL_TRY(kvcl_ep_place(&m->params, loads, placement));
+}
+
+static void show_address(model_t *m)
+{
+    size_t len;
+
+    if (kvcl_join_address(m->ctx, m->shown->address, sizeof(m->shown->address), &len) == KVCL_OK) {
+        atomic_store(&m->shown->has_address, 1);
+    }
+}
+
+/* This rank, and what it has alone. */
 static void begin(model_t *m)
 {
-    kvcl_ep_open_params_t p = KVCL_EP_OPEN_PARAMS_INIT;
+    kvcl_layout_t layout;
 
     KVCL_TRY(kvcl_init(NULL, &m->ctx));
     KVCL_TRY(kvcl_comm_world(m->ctx, &m->world));
-    memset(m->active, 1, m->ranks);
-    m->mask           = (UINT64_C(1) << m->ranks) - 1;
+    m->rank           = (unsigned)kvcl_comm_rank(m->world);
+    m->ranks          = (unsigned)kvcl_comm_size(m->world);
+    m->all            = (UINT64_C(1) << m->ranks) - 1;
     m->per            = ((3 * EXPERTS) + m->ranks - 1) / m->ranks;
     m->params.layers  = LAYERS;
     m->params.experts = EXPERTS;
     m->params.slots   = m->per * m->ranks;
     m->params.ranks   = m->ranks;
     m->params.active  = m->active;
-    p.slots           = m->params.slots;
-    p.max_tokens      = TOKENS;
-    p.top_k           = TOP_K;
-    p.hidden          = HIDDEN;
-    p.dtype           = KVCL_DTYPE_F32;
-    load(m);
-    KVCL_TRY(kvcl_ep_open(m->world, &p, &m->ep));
-    KVCL_TRY(kvcl_ep_activate(m->ep, ++m->number, &m->params, m->placement));
+    layout            = (kvcl_layout_t)KVCL_LAYOUT_BYTES(2 * LAYERS * m->per, BYTES);
+    KVCL_TRY(kvcl_cache_create(m->ctx, "experts", &layout, NULL, &m->cache));
+    know(m);
+    show_address(m);
+    atomic_store(&m->shown->ranks, m->ranks);
 }
 
-static int live(unsigned rank, const plan_t *plan, shared_t *shared)
+/* At the start each rank makes the experts of its slots. */
+static void load(model_t *m)
 {
-    model_t  m    = {.rank = rank, .ranks = plan->ranks, .shared = shared, .shown = &shared->ranks[rank],
-                     .params = KVCL_EP_PARAMS_INIT, .weights = KVCL_EP_WEIGHTS_INIT};
-    uint64_t end_ns, seen;
+    static float w[HIDDEN * HIDDEN];
+    uint32_t     i;
+
+    open_all(m);
+    place(m, m->placement);
+    for (i = 0; i < LAYERS * m->per; ++i) {
+        make_expert(w, i / m->per,
+                    (unsigned)m->placement[((i / m->per) * m->params.slots) + (m->rank * m->per) + (i % m->per)]);
+        KVCL_TRY(kvcl_cache_write_block(m->cache, i, w, BYTES));
+    }
+    KVCL_TRY(kvcl_ep_activate(m->ep, ++m->number, &m->params, m->placement));
+    m->mask = m->all;
+}
+
+/* ---- processes that join ---- */
+
+/* The lowest rank activates those that wait, when one waits in the place of each killed rank. */
+static void let_in(model_t *m)
+{
+    kvcl_view_change_result_t result = KVCL_VIEW_CHANGE_RESULT_INIT;
+    kvcl_event_t              event  = KVCL_EVENT_INIT;
+    int                       ranks[RANKS_MAX], n = 0;
+    unsigned                  r;
+
+    while (kvcl_event_next(m->ctx, &event) == KVCL_OK) {
+        m->waiting |= (event.type == KVCL_EVENT_WAITING) ? event.ranks[0] : 0;
+        m->waiting &= (event.type == KVCL_EVENT_JOINED) ? ~event.ranks[0] : UINT64_MAX;
+    }
+    if ((m->mask == m->all) || ((m->waiting | m->mask) != m->all) ||
+        ((m->mask & ((UINT64_C(1) << m->rank) - 1)) != 0)) {
+        return;
+    }
+    for (r = 0; r < m->ranks; ++r) {
+        if (((m->mask >> r) & 1) == 0) {
+            ranks[n++] = (int)r;
+        }
+    }
+    if (kvcl_comm_activate(m->world, ranks, n, KVCL_WAIT_DEFAULT, &result) == KVCL_OK) {
+        m->waiting &= ~result.dropped[0];
+    }
+}
+
+/* All ranks are members. Those that have experts, named by had, tell the others what they need to know. */
+static void take_in(model_t *m, uint64_t had, unsigned *step)
+{
+    static kvcl_ep_move_t moves[LAYERS * SLOTS_MAX];
+    static uint32_t       blocks[LAYERS * SLOTS_MAX];
+    int32_t               next[LAYERS * SLOTS_MAX];
+    uint64_t              told[2] = {m->number, *step};
+    const int             root    = __builtin_ctzll(had);
+    size_t                n;
+    kvcl_req_h            req;
+
+    close_all(m);
+    open_all(m);
+    must(kvcl_bcast_bytes(m->comm, root, told, sizeof(told), NULL, &req), &req);
+    must(kvcl_bcast_bytes(m->comm, root, m->placement, sizeof(m->placement), NULL, &req), &req);
+    m->number = told[0];
+    *step     = (unsigned)told[1];
+    place(m, next);
+    m->params.flags = 0;
+    if (fetch(m, next, moves, blocks, &n) != (m->all | GO_ON)) {
+        fprintf(stderr, "rank %u: the experts of a rank that has joined are not there\n", m->rank);
+        exit(1);
+    }
+    use(m, next, moves, blocks, n, m->all);
+}
+
+/* ---- a rank ---- */
+
+static int live(const plan_t *plan, shared_t *shared, shown_t *shown)
+{
+    model_t  m = {.shared = shared, .shown = shown, .params = KVCL_EP_PARAMS_INIT, .weights = KVCL_EP_WEIGHTS_INIT};
+    uint64_t end_ns, all = GO_ON;
     unsigned i;
 
     begin(&m);
-    (void)agree(&m, 0);
+    if (plan->join != NULL) {
+        KVCL_TRY(kvcl_comm_sync(m.world, KVCL_WAIT_FOREVER, NULL)); /* until a member has activated this process */
+    } else {
+        load(&m);
+        (void)agree(&m, 0);
+    }
     end_ns = now_ns() + (plan->seconds * UINT64_C(1000000000));
-    seen   = GO_ON;
-    for (i = 1; ((seen & GO_ON) != 0) && ((plan->steps == 0) || (i <= plan->steps)); ++i) {
-        step(&m, i, ((int)rank == plan->kill) && (i == plan->steps / 2));
-        seen = agree(&m, ((plan->seconds == 0) || (now_ns() < end_ns)) ? GO_ON : 0);
-        if ((seen & ~GO_ON) != m.mask) {
-            repair(&m, seen & ~GO_ON);
+    for (i = 1; ((all & GO_ON) != 0) && ((plan->steps == 0) || (i <= plan->steps)); ++i) {
+        if (m.ep != NULL) {
+            step(&m, i, ((int)m.rank == plan->kill) && (i == plan->steps / 2));
+            let_in(&m);
+        }
+        all = agree(&m, WHOLE | (((atomic_load(&shared->stop) == 0) &&
+                                  ((plan->seconds == 0) || (now_ns() < end_ns))) ? GO_ON : 0));
+        if (((all & WHOLE) != 0) && ((all & RANKS) != m.all)) {
+            take_in(&m, all & RANKS, &i);
+        } else if ((m.ep != NULL) && ((all & RANKS) != m.mask)) {
+            repair(&m, all & RANKS);
         }
     }
     (void)agree(&m, 0); /* nobody leaves before the others are done */
-    kvcl_ep_close(m.ep);
-    kvcl_store_close(m.store);
+    close_all(&m);
     kvcl_cache_destroy(m.cache);
     kvcl_finalize(m.ctx);
     return (atomic_load(&m.shown->wrong) == 0) ? 0 : 1;
@@ -434,90 +481,23 @@ static pid_t start(unsigned rank, const plan_t *plan, shared_t *shared)
     if (pid != 0) {
         return pid;
     }
-    snprintf(text, sizeof(text), "%u", rank);
-    setenv("KVCL_RANK", text, 1);
-    status = live(rank, plan, shared);
+    if (plan->join == NULL) {
+        snprintf(text, sizeof(text), "%u", rank);
+        setenv("KVCL_RANK", text, 1);
+    }
+    signal(SIGINT, SIG_IGN); /* Ctrl-C reaches all processes: the first one tells the ranks */
+    signal(SIGTERM, SIG_DFL);
+    status = live(plan, shared, &shared->ranks[rank]);
     fflush(stdout);
     _exit(status);
 }
 
-/* A line of what all ranks have done since the one before it. */
-static void print_line(const shared_t *shared, unsigned ranks)
+static _Atomic int *stop_flag;
+
+static void stop(int number)
 {
-    static uint64_t tokens, lost;
-    uint64_t        all = 0, lacking = 0, wrong = 0;
-    const shown_t   *first = &shared->ranks[0];
-    unsigned        r;
-
-    for (r = 0; r < ranks; ++r) {
-        all     += atomic_load(&shared->ranks[r].tokens);
-        lacking += atomic_load(&shared->ranks[r].lost_ppm);
-        wrong   += atomic_load(&shared->ranks[r].wrong);
-        first    = (atomic_load(&shared->ranks[r].steps) > atomic_load(&first->steps)) ? &shared->ranks[r] : first;
-    }
-    printf("step %6llu  view %llu  alive %llu of %u  %6llu tokens/s  lost %.4f of a token's weight  wrong %llu\n",
-           (unsigned long long)atomic_load(&first->steps), (unsigned long long)atomic_load(&first->view),
-           (unsigned long long)atomic_load(&first->alive), ranks, (unsigned long long)(all - tokens),
-           (all > tokens) ? (double)(lacking - lost) / 1e6 / (double)(all - tokens) : 0.0, (unsigned long long)wrong);
-    fflush(stdout);
-    tokens = all;
-    lost   = lacking;
-}
-
-/* What the death of a rank has cost the slowest of the others. */
-static void print_kill(const shared_t *shared, const plan_t *plan)
-{
-    const uint64_t killed = atomic_load(&shared->killed_ns);
-    uint64_t       next = 0, restored = 0, tokens = 0, wrong = 0, lacking = 0;
-    unsigned       r;
-
-    for (r = 0; r < plan->ranks; ++r) {
-        const shown_t *shown = &shared->ranks[r];
-
-        next     = (atomic_load(&shown->next_ns) > next) ? atomic_load(&shown->next_ns) : next;
-        restored = (atomic_load(&shown->restored_ns) > restored) ? atomic_load(&shown->restored_ns) : restored;
-        tokens  += atomic_load(&shown->tokens);
-        lacking += atomic_load(&shown->lost_ppm);
-        wrong   += atomic_load(&shown->wrong);
-    }
-    if (killed != 0) {
-        printf("rank %d was killed in a step: the next dispatch and combine of all others ended %.1f ms later, %llu "
-               "experts were restored and active after %.1f ms\n", plan->kill, (double)(next - killed) / 1e6,
-               (unsigned long long)atomic_load(&shared->ranks[(plan->kill == 0) ? 1 : 0].restored),
-               (double)(restored - killed) / 1e6);
-    }
-    printf("%llu tokens, the weight of %.2f was lost, wrong %llu\n", (unsigned long long)tokens, (double)lacking / 1e6,
-           (unsigned long long)wrong);
-}
-
-/* Ranks that are killed are no failure; ranks that end otherwise are. */
-static int watch(const pid_t *pids, const plan_t *plan, const shared_t *shared)
-{
-    const struct timespec nap = {0, 20000000};
-    uint64_t              line_ns = now_ns();
-    unsigned              left = plan->ranks, bad = 0, r;
-    pid_t                 pid;
-    int                   status;
-
-    while (left > 0) {
-        pid = waitpid(-1, &status, WNOHANG);
-        if (pid > 0) {
-            for (r = 0; (r < plan->ranks) && (pids[r] != pid); ++r) {
-            }
-            left -= 1;
-            bad  += WIFSIGNALED(status) ? (WTERMSIG(status) != SIGKILL) : (WEXITSTATUS(status) != 0);
-            if (WIFSIGNALED(status) && (plan->kill < 0)) {
-                printf("rank %u, pid %d, was killed\n", r, (int)pid);
-            }
-            continue;
-        }
-        nanosleep(&nap, NULL);
-        if ((plan->steps == 0) && (now_ns() - line_ns >= UINT64_C(1000000000))) {
-            line_ns += UINT64_C(1000000000);
-            print_line(shared, plan->ranks);
-        }
-    }
-    return (int)bad;
+    (void)number;
+    atomic_store(stop_flag, 1);
 }
 
 /* @return whether the arguments are understood. */
@@ -534,6 +514,9 @@ static bool parse(int argc, char **argv, plan_t *plan)
             plan->steps = (unsigned)n;
         } else if ((strcmp(argv[i], "--seconds") == 0) && (n >= 1)) {
             plan->seconds = (unsigned)n;
+        } else if (strcmp(argv[i], "--join") == 0) {
+            plan->join  = argv[i + 1];
+            plan->ranks = 1;
         } else if ((strcmp(argv[i], "--kill") == 0) && (n >= 0) && (n < RANKS_MAX)) {
             plan->kill = (int)n;
         } else {
@@ -541,41 +524,54 @@ static bool parse(int argc, char **argv, plan_t *plan)
         }
     }
     if (argc == 1) {
-        *plan = (plan_t){4, 60, 0, 2};
+        *plan = (plan_t){4, 60, 0, 2, NULL};
     }
     if ((plan->kill >= 0) && (plan->steps == 0)) {
         plan->steps = 60;
     }
-    return (i == argc) && (plan->kill < (int)plan->ranks);
+    return (i == argc) && (plan->kill < (int)plan->ranks) && ((plan->join == NULL) || (argc == 3));
 }
 
 int main(int argc, char **argv)
 {
     shared_t *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    plan_t   plan    = {4, 0, 0, -1};
+    plan_t   plan    = {4, 0, 0, -1, NULL};
     char     text[64];
     pid_t    pids[RANKS_MAX];
     unsigned r;
     int      bad;
 
     if ((shared == MAP_FAILED) || !parse(argc, argv, &plan)) {
-        fprintf(stderr, "usage: moe [--ranks 2..%d] [--seconds N] [--steps N, at least 4] [--kill RANK]\n", RANKS_MAX);
+        fprintf(stderr, "usage: moe [--ranks 2..%d] [--seconds N] [--steps N, at least 4] [--kill RANK]\n"
+                "       moe --join ADDRESS[,ADDRESS...]\n", RANKS_MAX);
         return 2;
     }
     setenv("KVCL_VIEWS", "yes", 1);
-    snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
-    setenv("KVCL_RENDEZVOUS", text, 1);
-    snprintf(text, sizeof(text), "%u", plan.ranks);
-    setenv("KVCL_SIZE", text, 1);
+    setenv("KVCL_JOIN_AT", "127.0.0.1:0", 1);
+    setenv("KVCL_JOIN_WAITS", "yes", 1);
+    if (plan.join != NULL) {
+        setenv("KVCL_JOIN", plan.join, 1);
+    } else {
+        snprintf(text, sizeof(text), "tcp://127.0.0.1:%d", free_port());
+        setenv("KVCL_RENDEZVOUS", text, 1);
+        snprintf(text, sizeof(text), "%u", plan.ranks);
+        setenv("KVCL_SIZE", text, 1);
+        stop_flag = &shared->stop;
+        signal(SIGINT, stop);
+        signal(SIGTERM, stop);
+    }
     for (r = 0; r < plan.ranks; ++r) {
         pids[r] = start(r, &plan, shared);
         if (plan.steps == 0) {
-            printf("rank %u: pid %d\n", r, (int)pids[r]);
+            if (plan.join == NULL) {
+                printf("rank %u: ", r);
+            }
+            printf("pid %d\n", (int)pids[r]);
             fflush(stdout);
         }
     }
     bad = watch(pids, &plan, shared);
-    print_kill(shared, &plan);
+    print_end(shared, &plan);
     printf("%s\n", (bad == 0) ? "all ranks that lived were right" : "FAILED");
     return (bad == 0) ? 0 : 1;
 }

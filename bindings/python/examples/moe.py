@@ -3,6 +3,7 @@
 
     python3 moe.py --ranks 4    prints the ranks' processes, and a line a second: step, view, alive, lost, wrong
     kill -9 PID                 in another terminal: the lines go on
+    python3 moe.py --join A,B   a process comes in the place of a killed rank, and gets experts; A, B: as printed
 
 The others go on in the same layer without the dead rank, restore its experts from a store, and compare each output of a
 token that lost nothing with that of the model in one process, bit by bit. --seconds N ends it; --kill RANK kills one
@@ -21,7 +22,8 @@ import numpy as np
 
 LAYERS, EXPERTS, HIDDEN, TOKENS, TOP_K = 4, 64, 32, 8, 2
 BYTES = HIDDEN * HIDDEN * 4
-GO_ON = 1 << 63  # in what the ranks agree on, beside a bit for each rank
+GO_ON, WHOLE = 1 << 63, 1 << 62  # in what the ranks agree on, beside a bit for each rank; WHOLE: all are members
+RANKS = (1 << 62) - 1
 
 
 def weights_of(layer: int, expert: int) -> Any:
@@ -63,41 +65,67 @@ def say(line: str) -> None:
 
 
 class Rank:
-    def __init__(self, rank: int, ranks: int) -> None:
+    def __init__(self, joins: bool) -> None:
         import kvcl  # in each process for itself
         from kvcl import ep
         self.kvcl, self.ep = kvcl, ep
-        self.rank, self.ranks, self.number, self.lost, self.wrong = rank, ranks, 1, 0.0, 0
+        self.number, self.lost, self.wrong, self.waiting = 0, 0.0, 0, 0
+        self.experts: Any = None  # not yet, in a process that joins
         self.ctx = kvcl.Context()
         self.world = self.ctx.world
-        self.per = -(-2 * EXPERTS // ranks)
-        self.model = ep.Model(experts=EXPERTS, slots=self.per * ranks, ranks=ranks, active=[1] * ranks)
+        self.rank, self.ranks = self.world.rank, self.world.size
+        self.all = (1 << self.ranks) - 1
+        self.per = -(-2 * EXPERTS // self.ranks)
+        self.model = ep.Model(experts=EXPERTS, slots=self.per * self.ranks, ranks=self.ranks, active=[1] * self.ranks)
         self.right = [[weights_of(layer, expert) for expert in range(EXPERTS)] for layer in range(LAYERS)]
-        self.load()
-        self.experts = ep.open(self.world, slots=self.model.slots, max_tokens=TOKENS, top_k=TOP_K, hidden=HIDDEN,
-                               dtype="float32")
-        self.experts.activate(self.number, self.model, self.placement)
-
-    def load(self) -> None:
-        """The experts of this rank's slots, and its share of all of them in the store."""
-        layout = self.kvcl.Layout.bytes(blocks=2 * LAYERS * self.per, block_bytes=BYTES)
-        self.cache = self.ctx.cache("experts", layout)
-        self.store = self.kvcl.Store(self.world, dram_bytes=LAYERS * EXPERTS * BYTES, block_bytes=BYTES, replicas=2)
-        self.placement = self.ep.place(self.model, [[100 + (i * 37) % 200 for i in range(EXPERTS)]] * LAYERS)
-        keys, sums, spare = [], [], LAYERS * self.per
-        for layer in range(LAYERS):
-            sums.append([])
-            for expert in range(EXPERTS):
-                self.cache.write(spare, self.right[layer][expert].tobytes())
-                sums[-1].append(self.ep.weights_sum(self.cache, spare))
-                keys.append(self.kvcl.key_from_string(f"moe: expert {expert} of layer {layer}"))
-                if len(keys) % self.ranks == self.rank:
-                    self.store.put([keys[-1]], self.cache, [spare]).wait()
+        self.cache = self.ctx.cache("experts", kvcl.Layout.bytes(blocks=2 * LAYERS * self.per, block_bytes=BYTES))
+        self.placement = self.place()
+        self.know()
+        say(f"rank {self.rank}: pid {os.getpid()}, join at {self.ctx.join_address()}")
+        if joins:
+            self.world.sync(float("inf"))  # until a member has activated this process
+            return
+        self.open()
         for layer in range(LAYERS):
             for slot in range(self.per):
                 expert = self.placement[layer, self.rank * self.per + slot]
                 self.cache.write(layer * self.per + slot, self.right[layer][expert].tobytes())
-        self.weights = self.ep.Weights(self.world, self.cache, sums, self.store, keys)
+        self.use(self.placement)
+
+    def place(self) -> Any:
+        return self.ep.place(self.model._replace(active=[1] * self.ranks),
+                             [[100 + (i * 37) % 200 for i in range(EXPERTS)]] * LAYERS)
+
+    def know(self) -> None:
+        """Sums and keys of all experts."""
+        self.keys, self.sums, spare = [], [], LAYERS * self.per
+        for layer in range(LAYERS):
+            self.sums.append([])
+            for expert in range(EXPERTS):
+                self.cache.write(spare, self.right[layer][expert].tobytes())
+                self.sums[-1].append(self.ep.weights_sum(self.cache, spare))
+                self.keys.append(self.kvcl.key_from_string(f"moe: expert {expert} of layer {layer}"))
+
+    def open(self) -> None:
+        """What the ranks open together; all experts are in the store, each put by one rank."""
+        self.comm = self.world.create(range(self.ranks))
+        self.store = self.kvcl.Store(self.comm, dram_bytes=LAYERS * EXPERTS * BYTES, block_bytes=BYTES, replicas=2)
+        for i in range(self.rank, LAYERS * EXPERTS, self.ranks):
+            self.cache.write(LAYERS * self.per, self.right[i // EXPERTS][i % EXPERTS].tobytes())
+            self.store.put([self.keys[i]], self.cache, [LAYERS * self.per]).wait()
+        self.weights = self.ep.Weights(self.comm, self.cache, self.sums, self.store, self.keys)
+        self.experts = self.ep.open(self.comm, slots=self.model.slots, max_tokens=TOKENS, top_k=TOP_K, hidden=HIDDEN,
+                                    dtype="float32")
+
+    def close(self) -> None:
+        for opened in (self.experts, self.store, self.comm) if self.experts else ():
+            opened.close()
+        self.experts = None
+
+    def use(self, placement: Any, holes: bool = False) -> None:
+        self.number += 1
+        self.experts.activate(self.number, self.model, placement, holes=holes)
+        self.placement = placement
 
     def step(self, step: int) -> None:
         x, lacks = tokens_of(self.rank, step), np.zeros(TOKENS, bool)
@@ -119,50 +147,93 @@ class Rank:
         self.wrong += int((~same & ~lacks).sum())
 
     def agree(self, flags: int) -> int:
-        """The ranks that all living ones have seen take part, and GO_ON where all are to. Also a barrier."""
-        for rank, (takes_part, member) in enumerate(zip(self.experts.active, self.world.active())):
-            flags |= (takes_part and member) << rank
+        """The ranks that all living ones have seen take part, and of flags those that all give: GO_ON; WHOLE: all are
+        members, and none has failed. Also a barrier. A process that has joined says that it has no part yet."""
+        part = [rank != self.rank for rank in range(self.ranks)] if self.experts is None else self.experts.active
+        members = self.world.active()
+        mask = sum(1 << rank for rank in range(self.ranks) if part[rank] and members[rank])
+        if not all(members) or self.experts is not None and list(part) != list(self.model.active or []):
+            flags &= ~WHOLE
         self.world.ack_failed(len(self.world.failed()))
-        flags, _ = self.world.agree(flags)
-        if not flags >> self.rank & 1:
+        flags, _ = self.world.agree(flags | mask)
+        if self.experts is not None and not flags >> self.rank & 1:
             sys.exit(f"rank {self.rank} was skipped by the others")
         return flags
 
+    def fetch(self, placement: Any) -> Tuple[Any, Any, int]:
+        """What this rank's slots get, from the ranks that have it; the ranks that agree; GO_ON: nothing is missing."""
+        moves = self.ep.moves(self.model, self.placement, placement)
+        done = self.ep.restore(self.model, self.weights, self.placement, moves)
+        return moves, done, self.agree(0 if done.missing else GO_ON)  # nobody reads slots any more
+
     def repair(self, seen: int) -> None:
         while True:  # again if one more dies meanwhile
-            mask = seen & ~GO_ON
+            mask = seen & RANKS
             self.model = self.model._replace(active=[mask >> rank & 1 for rank in range(self.ranks)])
             repaired, restored, _ = self.ep.repair(self.model, self.placement, holes=True)
-            moves = self.ep.moves(self.model, self.placement, repaired)
-            done = self.ep.restore(self.model, self.weights, self.placement, moves)
-            seen = self.agree(0 if done.missing else GO_ON)  # nobody reads slots any more
+            moves, done, seen = self.fetch(repaired)
             if seen == mask | GO_ON:
                 break
         self.ep.settle(self.model, self.weights, moves, done)
-        self.number += 1
-        self.experts.activate(self.number, self.model, repaired, holes=True)
-        self.placement = repaired
+        self.use(repaired, holes=True)
         say(f"rank {self.rank}: {restored} experts were restored")
+
+    def let_in(self) -> None:
+        """The lowest rank activates processes that wait, when one waits in the place of each killed rank."""
+        for event in iter(self.ctx.event, None):
+            bits = sum(1 << rank for rank in event.ranks)
+            if event.kind == self.kvcl.ViewEventKind.WAITING:
+                self.waiting |= bits
+            elif event.kind == self.kvcl.ViewEventKind.JOINED:
+                self.waiting &= ~bits
+        active = list(self.model.active or [])
+        missing = [rank for rank in range(self.ranks) if not active[rank]]
+        if missing and active.index(1) == self.rank and all(self.waiting >> rank & 1 for rank in missing):
+            _, dropped = self.world.activate(missing)
+            self.waiting &= ~sum(1 << rank for rank in dropped)
+
+    def take_in(self, seen: int, step: int) -> int:
+        """All are members. What the lowest rank with experts knows all are told; each fetches its experts."""
+        root = ((seen & -seen).bit_length() - 1)
+        self.close()
+        self.open()
+        told = np.array([self.number, step], np.int64)
+        placement = np.ascontiguousarray(self.placement, np.int32)
+        self.comm.bcast_bytes(root, told).wait()
+        self.comm.bcast_bytes(root, placement).wait()
+        self.number, self.placement = int(told[0]), placement
+        self.model = self.model._replace(active=[1] * self.ranks)
+        whole = self.place()
+        moves, done, agreed = self.fetch(whole)
+        if agreed != self.all | GO_ON:
+            sys.exit(f"rank {self.rank}: the experts of a rank that has joined are not there")
+        self.ep.settle(self.model, self.weights, moves, done)
+        self.use(whole)
+        say(f"rank {self.rank}: all {self.ranks} ranks have experts again")
+        return int(told[1])
 
     def run(self, seconds: float, kill: int) -> int:
         seen, step, end, line = GO_ON, 0, time.monotonic() + seconds, time.monotonic()
         while seen & GO_ON:
-            step += 1
-            self.step(step)
+            if self.experts is not None:
+                step += 1
+                self.step(step)
+                self.let_in()
             if step == 10 and self.rank == kill:
                 os.kill(os.getpid(), signal.SIGKILL)
-            seen = self.agree(GO_ON if not seconds or time.monotonic() < end else 0)
-            if [seen >> rank & 1 for rank in range(self.ranks)] != list(self.model.active or []):
+            seen = self.agree(WHOLE | (GO_ON if not seconds or time.monotonic() < end else 0))
+            if seen & WHOLE and seen & RANKS != self.all:
+                step = self.take_in(seen & RANKS, step)
+            elif self.experts and [seen >> rank & 1 for rank in range(self.ranks)] != list(self.model.active or []):
                 self.repair(seen)
             lowest = (seen & -seen).bit_length() - 1
             if self.rank == lowest and time.monotonic() - line >= 1:  # of the lowest living rank, for its own tokens
                 line = time.monotonic()
-                say(f"step {step}  view {self.world.view}  alive {bin(seen & ~GO_ON).count('1')} of {self.ranks}  "
+                say(f"step {step}  view {self.world.view}  alive {bin(seen & RANKS).count('1')} of {self.ranks}  "
                     f"lost {self.lost:.3f}  wrong {self.wrong}")
         self.agree(0)  # nobody leaves before the others are done
         say(f"rank {self.rank}: {step} steps, lost {self.lost:.3f}, wrong {self.wrong}")
-        self.experts.close()
-        self.store.close()
+        self.close()
         self.ctx.close()
         return 1 if self.wrong else 0
 
@@ -172,19 +243,23 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=0, help="default: until Ctrl-C")
     parser.add_argument("--kill", type=int, default=-1, help="a rank that is killed after ten steps")
+    parser.add_argument("--join", metavar="HOST:PORT,...", help="come in the place of a killed rank")
     args = parser.parse_args()
+    os.environ.update(KVCL_VIEWS="yes", KVCL_JOIN_AT="127.0.0.1:0", KVCL_JOIN_WAITS="yes")
+    if args.join:
+        os.environ["KVCL_JOIN"] = args.join
+        return Rank(True).run(0, -1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    os.environ.update(KVCL_VIEWS="yes", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}", KVCL_SIZE=str(args.ranks))
+    os.environ.update(KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}", KVCL_SIZE=str(args.ranks))
     pids = {}
     for rank in range(args.ranks):  # a launcher would do this
         pid = os.fork()
         if pid == 0:
             os.environ["KVCL_RANK"] = str(rank)
-            sys.exit(Rank(rank, args.ranks).run(args.seconds, args.kill))
+            sys.exit(Rank(False).run(args.seconds, args.kill))
         pids[pid] = rank
-        print(f"rank {rank}: pid {pid}", flush=True)
     bad = 0
     while pids:
         pid, status = os.wait()
