@@ -22,7 +22,7 @@
 #include <string.h>
 
 static const char *const break_names[BREAK_END] = {"nothing", "no-lease", "before-commit", "stale-sender", "no-walk",
-                                                   "ask-new"};
+                                                   "ask-new", "old-process"};
 
 part_t      parts[PROCS];
 mail_t      mails[MAILS];
