@@ -35,20 +35,26 @@ static bool is_going(const kvcl_member_room_t *room, uint32_t slot)
            kvcl_rankset_has(&room->gone, slot) || kvcl_rankset_has(&room->views.leaving, slot);
 }
 
+/* KVCL_INPROGRESS: there may be one soon. The process that has one in view may die, as may a member have. */
 static kvcl_status_t find_slot(kvcl_member_room_t *room, uint32_t *slot_p)
 {
     const uint64_t now_ns = kvcl_now_ns();
+    kvcl_status_t  status = KVCL_ERR_NO_SPACE;
     uint32_t       slot;
 
     for (slot = 0; slot < room->n; ++slot) {
-        if (!is_member(room, slot) && (room->ranks[slot].next == NULL) &&
-            (now_ns >= room->ranks[slot].reserved_ns)) {
-            room->ranks[slot].reserved_ns = now_ns + RESERVED_NS;
-            *slot_p                       = slot;
+        kvcl_member_rank_t *rank = &room->ranks[slot];
+
+        if (!is_member(room, slot) && (rank->next == NULL) && (now_ns >= rank->reserved_ns)) {
+            rank->reserved_ns = now_ns + RESERVED_NS;
+            *slot_p           = slot;
             return KVCL_OK;
         }
+        if (is_member(room, slot) ? is_going(room, slot) : ((rank->next == NULL) || !rank->next_ready)) {
+            status = KVCL_INPROGRESS;
+        }
     }
-    return KVCL_ERR_NO_SPACE;
+    return status;
 }
 
 /* Lock held. wanted -1: any. */
@@ -68,12 +74,6 @@ static kvcl_status_t choose(kvcl_member_room_t *room, int32_t wanted, uint32_t *
     return !is_member(room, *slot_p) ? KVCL_OK : is_going(room, *slot_p) ? KVCL_INPROGRESS : KVCL_ERR_BUSY;
 }
 
-static void add_member(kvcl_join_answer_t *answer, uint32_t slot, const void *address, size_t len)
-{
-    answer->members[answer->n_members++] = (kvcl_join_member_t){.slot = slot, .len = (uint32_t)len,
-                                                                .address = address};
-}
-
 /* Lock held. */
 static void list_members(const kvcl_member_room_t *room, kvcl_join_answer_t *answer)
 {
@@ -85,9 +85,11 @@ static void list_members(const kvcl_member_room_t *room, kvcl_join_answer_t *ans
     KVCL_RANKSET_EACH(&room->views.view.members, slot) {
         peer = room->ranks[slot].peer;
         if (slot == room->me) {
-            add_member(answer, slot, ctx->address, ctx->address_len);
+            answer->members[answer->n_members++] =
+                (kvcl_join_member_t){.slot = slot, .len = (uint32_t)ctx->address_len, .address = ctx->address};
         } else if ((slot != answer->slot) && (peer != NULL) && (peer->state != KVCL_PEER_FAILED)) {
-            add_member(answer, slot, peer->address, peer->address_len);
+            answer->members[answer->n_members++] =
+                (kvcl_join_member_t){.slot = slot, .len = (uint32_t)peer->address_len, .address = peer->address};
         }
     }
 }

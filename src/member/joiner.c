@@ -24,10 +24,11 @@ void kvcl_joiner_on_answer(kvcl_member_room_t *room, uint32_t slot, const kvcl_m
         room->members      = *members;
     }
     room->waits = room->waits || (in->flags == KVCL_JOIN_WAITS);
+    kvcl_rankset_del(&room->welcome, slot);
     if (in->status == KVCL_OK) {
         kvcl_rankset_add(&room->welcome, slot);
-    } else {
-        kvcl_rankset_del(&room->welcome, slot);
+    } else if ((in->status != KVCL_ERR_BUSY) || (room->ctx->config.rank < 0) || /* or one that joined in it has died */
+               (kvcl_now_ns() - room->since_ns >= 2 * KVCL_JOIN_STALE_NS)) {
         room->refused = (in->status < 0) ? (kvcl_status_t)in->status : KVCL_ERR_PROTOCOL;
         kvcl_engine_notify(room->ctx);
     }

@@ -387,7 +387,7 @@ void kill_rank(int rank)
     in_slot[rank]       = -1;
 }
 
-bool finish(const char *name, bool right, const char *times)
+bool end_all(bool right)
 {
     int i, status;
 
@@ -406,7 +406,14 @@ bool finish(const char *name, bool right, const char *times)
                               (WEXITSTATUS(status) != 0)) && right) {
             right = fail("a process ends badly", i);
         }
+        pids[i] = 0;
     }
+    return right;
+}
+
+bool finish(const char *name, bool right, const char *times)
+{
+    right = end_all(right);
     printf("%s %s, %d ranks%s%s\n", right ? "ok" : "WRONG", name, size, times, right ? "" : why);
     fflush(stdout);
     return right;

@@ -52,7 +52,9 @@ bool     wait_for(_Atomic int *flag, int value);
 
 /** The first ranks of a job of so many slots; waits until each is told of them all. */
 bool     start(int slots);
-/** The processes end; prints whether all was right, and @a times, or why not. */
+/** The processes end; killed, if what was done was not right. @return whether all was right. */
+bool     end_all(bool right);
+/** The same; prints whether all was right, and @a times, or why not. */
 bool     finish(const char *name, bool right, const char *times);
 void     kill_rank(int rank);
 

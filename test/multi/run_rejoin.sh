@@ -1,6 +1,6 @@
 #!/bin/sh
 # Processes that join a running job, in slots of ranks that were killed or stopped, and in free ones.
-# Then processes that join, and wait until a member activates them.
+# Then processes that join, and wait until a member activates them; then kills while a process joins.
 #   gate   4 ranks over shared memory, 3 over TCP
 #   night  also 6 ranks, and 100 kills and joins in a row over both
 set -eu
@@ -32,11 +32,13 @@ export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
 cases="shm/4 tcp/3"
 if [ "${TEST_RING:-gate}" != gate ]; then
   cases="$cases shm/6 tcp/6"
-  export TEST_CYCLES=100
+  export TEST_CYCLES=100 TEST_KILLS=20
 fi
 for case in $cases; do
   check "${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/rejoin" "${case#*/}"
   check "${case#*/} ranks that activate others over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/join_waits" \
+    "${case#*/}"
+  check "kills while processes join ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/join_kills" \
     "${case#*/}"
 done
 echo "$passed passed, $failed failed, 0 skipped"
