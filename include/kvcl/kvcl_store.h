@@ -22,7 +22,8 @@ enum {
     KVCL_STORE_NO_CHECKSUM = 1u << 0, /* publish without checksums: gets rely on generations alone */
     KVCL_STORE_NO_EVENTS   = 1u << 1, /* keep no events of this rank's blocks (kvcl_store_events.h) */
     KVCL_STORE_NVME_FORMAT = 1u << 2, /* drop what the file of the second tier holds, whatever it is */
-    KVCL_STORE_ZERO        = 1u << 3  /* kvcl_store_alloc gives blocks of zeros */
+    KVCL_STORE_ZERO        = 1u << 3, /* kvcl_store_alloc gives blocks of zeros */
+    KVCL_STORE_JOIN        = 1u << 4  /* come to a store that others have open: kvcl_store_open */
 };
 
 enum { KVCL_STORE_SIZES_MAX = 8 }; /* sizes of blocks in one pool */
@@ -139,7 +140,12 @@ typedef struct kvcl_store_stats {
      0, 0, 0, 0, 0, 0, 0, {{0, 0, 0, 0, 0, 0, {0}}}, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** Collective over comm, an intra-communicator; the caches are per rank. Blocks. If one rank's parameters, or its
- * tier's file, are bad, it fails everywhere. */
+ * tier's file, are bad, it fails everywhere. With KVCL_VIEWS its ranks are those of comm that are members. By
+ * KVCL_STORE_JOIN this rank alone, which has joined the job, comes to the store that others have open over these slots;
+ * of several to the first, in the order of their opening, in which it takes no part. The call returns when its share of
+ * the directory has moved here; nobody else waits for that. replicas 0: as the store has it.
+ * @return KVCL_OK; then also KVCL_ERR_NOT_FOUND: no rank has such a store; KVCL_ERR_INVALID_PARAM: other replicas, or
+ * another first block size; KVCL_ERR_UNSUPPORTED: no KVCL_VIEWS; KVCL_ERR_TIMED_OUT: shards have not moved yet. */
 KVCL_API kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
     KVCL_MUST_CHECK;
 

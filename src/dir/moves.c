@@ -14,7 +14,7 @@ void kvcl_moves_begin(kvcl_moves_t *moves)
 
     for (i = 0; i < moves->n_ranks; ++i) {
         if (moves->ranks[i].incarnation != 0) {
-            state = id ^ (((uint64_t)i << 16) | moves->ranks[i].incarnation);
+            state = id ^ (((uint64_t)i << 17) | (moves->ranks[i].leaves ? 1u << 16 : 0u) | moves->ranks[i].incarnation);
             id    = kvcl_splitmix64(&state);
         }
     }

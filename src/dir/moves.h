@@ -13,6 +13,11 @@
  *   - A rank that has SWITCHED from all ranks uses `map` alone, and drops the entries that it does not give this rank.
  * If ranks go or come meanwhile, it begins anew with the same `old`: a second failure only repeats the walk.
  *
+ * A rank that comes has no block, and looks nothing up before its first move is over; so it needs no `old`. One that is
+ * to leave stays among the ranks, with no shard in `map`: it answers by `old` until all have switched. Both count only
+ * from a time on at which some rank uses one map alone. Then `old` is the same map for all, but for ranks that have
+ * gone: one in which a rank alone has switched, and others not, would be two.
+ *
  * So a record that was acknowledged is found as long as its owner lives, whichever homes die. Ranks may learn at
  * different times that another one takes part: a step counts only for the same set of ranks, by its id.
  *
@@ -31,6 +36,7 @@ enum { KVCL_MOVES_HOMES = 4 }; /* of a record, at most, while its shard moves */
 
 typedef struct kvcl_moves_rank {
     uint16_t incarnation;            /* of its part of the directory; 0: it takes no part */
+    bool     leaves;                 /* it is to have no shards */
     uint64_t said[KVCL_MOVES_STEPS]; /* the last set for which it has made the step; 0: none */
 } kvcl_moves_rank_t;
 

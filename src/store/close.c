@@ -17,6 +17,7 @@
 #include "store/copy/repair.h"
 #include "store/home/far_table.h"
 #include "store/home/home_answer.h"
+#include "store/home/mapped.h"
 #include "store/home/ranks.h"
 #include "store/home/follow_views.h"
 #include "store/pool/pool.h"
@@ -62,6 +63,7 @@ void kvcl_store_free_memory(kvcl_store_h store)
     free(store->incarnations);
     free(store->places);
     free(store->place_ok);
+    kvcl_mapped_free(store);
     free(store->ranks);
     kvcl_object_free(store);
 }

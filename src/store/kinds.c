@@ -10,8 +10,8 @@
 #include "store/copy/copy_jobs.h"
 #include "store/get/fetch.h"
 #include "store/get/uses.h"
+#include "store/grow/part.h"
 #include "store/home/home_answer.h"
-#include "store/home/follow_views.h"
 #include "store/kinds.h"
 
 enum { REC = sizeof(kvcl_store_rec_t), KEY = KVCL_DIR_KEY_BYTES };
@@ -36,7 +36,10 @@ static const kvcl_rpc_kind_t kinds[KVCL_RPC_KINDS] = {
                               .head_bytes = sizeof(uint64_t), .item_bytes = KEY, .on_request = kvcl_fetch_on_request,
                               .fits = kvcl_fetch_fits},
     [KVCL_RPC_MOVED]       = {.name = "moved", .n_min = 1, .n_max = 1, .item_bytes = sizeof(kvcl_moved_t),
-                              .on_request = kvcl_views_on_moved},
+                              .on_request = kvcl_grow_on_moved},
+    [KVCL_RPC_ASK]         = {.name = "ask", .on_request = kvcl_grow_on_ask},
+    [KVCL_RPC_TAKE]        = {.name = "take", .n_min = 1, .n_max = 1, .item_bytes = sizeof(kvcl_part_t),
+                              .answer_item = sizeof(kvcl_part_t), .on_request = kvcl_grow_on_take},
     [KVCL_RPC_EVENTS]      = {.name = "events", .on_request = kvcl_follow_on_request, .op = kvcl_op_events},
     [KVCL_RPC_LIST]        = {.name = "list", .on_request = kvcl_op_on_request, .op = kvcl_op_list},
     [KVCL_RPC_PIN]         = {.name = "pin", .on_request = kvcl_op_on_request, .op = kvcl_op_pin},
@@ -68,7 +71,8 @@ void kvcl_kinds_on_request(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
                            const void *data, size_t len)
 {
     const kvcl_msg_dir_request_t *in   = (const kvcl_msg_dir_request_t *)msg;
-    kvcl_store_h                 store = kvcl_store_by_id(ctx, in->store);
+    kvcl_store_h                 store = (in->msg.flags == KVCL_RPC_ASK) ? kvcl_grow_find(ctx, peer, in)
+                                                                         : kvcl_store_by_id(ctx, in->store);
     const kvcl_rpc_kind_t        *kind = (in->msg.flags < KVCL_RPC_KINDS) ? &kinds[in->msg.flags] : &kinds[0];
     char                         what[64];
 

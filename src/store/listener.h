@@ -49,6 +49,8 @@ typedef struct kvcl_store_listener {
     /** The tier's blocks are to be listed again; are they listed? True without a tier. */
     void (*list_tier)(struct kvcl_store *store);
     bool (*tier_is_listed)(const struct kvcl_store *store);
+    /** Has the rank heard of this rank's steps, and made its own? Asked until shards have moved: store/grow/part.h. */
+    void (*ask_moved)(struct kvcl_store *store, uint32_t rank, uint64_t id, bool listed, bool switched);
     /** They have moved. */
     void (*shards_moved)(struct kvcl_store *store);
     /** A rank that was silent answers again, or one that was excluded is admitted again. */

@@ -1,9 +1,6 @@
 /*
- * Opening a store: this rank's part, then the meeting with the other ranks.
- *
- * The meeting is one all-gather of kvcl_hello_t and a barrier: it exchanges incarnations and the pools' block sizes,
- * and proves that all ranks open the same store. How a home's table can be read is found out when it is first needed
- * (kvcl_store_learn).
+ * Opening a store: this rank's part, then the meeting with the other ranks (meet.h; of a rank that comes to an open
+ * store: grow/part.h).
  *
  * Owns nothing: what it makes belongs to the store, which close.c frees. A half-open store is closed in the same way.
  */
@@ -15,23 +12,27 @@
 #include "base/rand.h"
 #include "base/structs.h"
 #include "handle/handle.h"
+#include "member/lease.h"
 #include "wire/address.h"
 #include "store/close.h"
 #include "store/cold/cold.h"
 #include "store/copy/hot.h"
 #include "store/get/uses.h"
-#include "store/hello.h"
-#include "store/home/ranks.h"
+#include "store/grow/part.h"
 #include "store/home/follow_views.h"
+#include "store/home/ranks.h"
+#include "store/meet.h"
 #include "store/pool/pool.h"
 #include "store/store.h"
-#include <kvcl/kvcl_coll.h>
 
 #include <stdlib.h>
 
 enum { DIR_ENTRIES_DEFAULT = 1 << 20, DIR_ENTRIES_MAX = 1 << 30 };
 
-enum { STORE_FLAGS = KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS | KVCL_STORE_NVME_FORMAT | KVCL_STORE_ZERO };
+enum {
+    STORE_FLAGS = KVCL_STORE_NO_CHECKSUM | KVCL_STORE_NO_EVENTS | KVCL_STORE_NVME_FORMAT | KVCL_STORE_ZERO |
+                  KVCL_STORE_JOIN
+};
 
 /* ---- this rank's part ---- */
 
@@ -109,11 +110,21 @@ static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)
 static kvcl_status_t find_peers(kvcl_store_h store)
 {
     kvcl_status_t status = KVCL_OK;
+    kvcl_peer_t   *peer;
     uint32_t      i;
 
+    store->nobody = (kvcl_peer_t){.ctx = store->ctx, .state = KVCL_PEER_FAILED, .why = KVCL_ERR_RANK_FAILED,
+                                  .name = "nobody"};
+    kvcl_list_init(&store->nobody.waiters);
+    kvcl_list_init(&store->nobody.reqs);
     for (i = 0; (i < store->n_ranks) && (status == KVCL_OK); ++i) {
         if (i != store->me) {
-            status = kvcl_comm_peer(store->comm, (int)i, &store->ranks[i].peer);
+            status = kvcl_comm_peer(store->comm, (int)i, &peer);
+            if ((status == KVCL_ERR_RANK_FAILED) && (store->views != NULL)) { /* its slot may have a process later */
+                peer   = &store->nobody;
+                status = KVCL_OK;
+            }
+            store->ranks[i].peer = (status == KVCL_OK) ? peer : NULL;
         }
     }
     return status;
@@ -156,127 +167,6 @@ static kvcl_status_t open_local(kvcl_store_h store, const kvcl_store_params_t *p
     return (status == KVCL_OK) ? kvcl_uses_open(store) : status;
 }
 
-/* ---- meeting the other ranks ---- */
-
-static kvcl_hello_t local_hello(kvcl_store_h store, bool ok)
-{
-    kvcl_hello_t local = {.id = store->id, .incarnation = ok ? store->incarnation : 0,
-                          .replicas = (uint16_t)store->replicas, .listing = kvcl_cold_has_any(store->cold)};
-    uint8_t      host[16];
-    unsigned     i;
-
-    kvcl_host_id(host);
-    memcpy(&local.host, host, sizeof(local.host));
-    if (ok && (store->pool != NULL)) {
-        local.pool_bytes = store->pool->bytes;
-        local.n_sizes    = store->pool->n;
-        for (i = 0; i < store->pool->n; ++i) {
-            local.sizes[i] = (uint32_t)store->pool->caches[i]->shape.block_bytes;
-        }
-    }
-    return local;
-}
-
-static kvcl_status_t wait_step(kvcl_status_t posted, kvcl_req_h *req)
-{
-    kvcl_status_t status = posted;
-
-    if (posted == KVCL_OK) {
-        status = kvcl_req_wait(*req, KVCL_WAIT_FOREVER); /* the operation has a deadline */
-    }
-    return status;
-}
-
-/* Lock held. Takes over the hellos of all ranks, and makes a new map if one has failed already. */
-static kvcl_status_t learn_ranks(kvcl_store_h store, const kvcl_hello_t *all)
-{
-    uint32_t n_failed = 0, i;
-
-    kvcl_assert_locked(store->ctx);
-    store->value_pool  = (store->pool != NULL) ? store->pool->owners[0] : NULL;
-    store->value_block = (store->value_pool != NULL) ? kvcl_owner_bytes(store->value_pool) : 0;
-    for (i = 0; i < store->n_ranks; ++i) {
-        kvcl_status_t status = kvcl_hello_check(&all[i], i, store->id);
-        if (status != KVCL_OK) {
-            return status;
-        }
-        if ((store->value_block == 0) && (all[i].n_sizes != 0)) {
-            store->value_block = all[i].sizes[0];
-        }
-        if ((all[i].n_sizes != 0) && (all[i].sizes[0] != store->value_block)) {
-            kvcl_log_warn("the first block size, which values use, is %u bytes in the pool of rank %u, but %llu %s: "
-                          "values put with one are not found with the other: open all pools with the same first size",
-                          all[i].sizes[0], i, (unsigned long long)store->value_block,
-                          (store->value_pool != NULL) ? "here" : "elsewhere");
-        }
-        store->replicas         = (all[i].replicas > store->replicas) ? all[i].replicas : store->replicas;
-        store->ranks[i].listing = (all[i].listing != 0);
-        store->ranks[i].n_sizes = all[i].n_sizes;
-        memcpy(store->ranks[i].sizes, all[i].sizes, sizeof(all[i].sizes));
-        kvcl_place_init(&store->places[i], all[i].host, all[i].pool_bytes);
-        /* Each rank starts its placements at another rank. */
-        store->places[i].turn = -(int64_t)((i + store->n_ranks - store->me) % store->n_ranks);
-        if ((i == store->me) || (store->ranks[i].peer->state != KVCL_PEER_FAILED)) {
-            store->incarnations[i] = (uint16_t)all[i].incarnation;
-            atomic_store(&store->ranks[i].incarnation, all[i].incarnation);
-        } else {
-            ++n_failed;
-        }
-    }
-    return (n_failed != 0) ? kvcl_store_map_make(store) : KVCL_OK;
-}
-
-/* The first failure of a row of steps, and its sentence, which later steps overwrite. */
-static kvcl_status_t first_failure(kvcl_status_t before, kvcl_status_t status, kvcl_sentence_t *why)
-{
-    if ((before == KVCL_OK) && (status != KVCL_OK)) {
-        kvcl_sentence_keep(why);
-    }
-    return (before != KVCL_OK) ? before : status;
-}
-
-/* Collective: all ranks succeed or all fail. After the barrier every home knows the ranks that publish to it. A rank
- * that could not open its part takes part as well, and gets the status and the sentence of that failure. */
-static kvcl_status_t meet(kvcl_store_h store, kvcl_status_t opened, kvcl_sentence_t *why)
-{
-    kvcl_hello_t  local  = local_hello(store, opened == KVCL_OK);
-    kvcl_hello_t  *all   = calloc(store->n_ranks, sizeof(*all));
-    kvcl_status_t status = first_failure(KVCL_OK, opened, why);
-    kvcl_status_t met    = KVCL_OK;
-    kvcl_req_h    req;
-
-    if (all == NULL) {
-        return first_failure(status, kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store over %u ranks",
-                                               store->n_ranks), why);
-    }
-    all[0] = local;
-    if (store->n_ranks > 1) {
-        met    = wait_step(kvcl_allgather(store->comm, &local, sizeof(local), all, NULL, &req), &req);
-        status = first_failure(status, met, why);
-    }
-    if ((met == KVCL_OK) && (opened == KVCL_OK)) {
-        kvcl_lock(store->ctx);
-        status = first_failure(status, learn_ranks(store, all), why);
-        kvcl_unlock(store->ctx);
-    }
-    if ((status == KVCL_OK) && (kvcl_views_wait_to_own(store, kvcl_deadline_after(kvcl_timeout(store->ctx, 0)),
-                                                       "kvcl_store_open") != KVCL_OK)) {
-        kvcl_log_warn("%s", kvcl_last_error()); /* puts and removals say so too */
-    }
-    if ((met == KVCL_OK) && (store->n_ranks > 1)) {
-        status = first_failure(status, wait_step(kvcl_barrier(store->comm, NULL, &req), &req), why);
-    }
-    free(all);
-    if (status == KVCL_OK) {
-        kvcl_lock(store->ctx);
-        kvcl_views_begin(store);
-        kvcl_unlock(store->ctx);
-    }
-    return status;
-}
-
-/* ---- the call ---- */
-
 /* A communicator of the store's own: its collectives must not be counted among the user's. */
 static kvcl_status_t own_comm(kvcl_comm_h comm, kvcl_comm_h *own_p)
 {
@@ -310,6 +200,60 @@ static void init_lists(kvcl_store_h store)
     kvcl_map_init(&store->index);
 }
 
+static void init(kvcl_store_h store, kvcl_comm_h comm, const kvcl_store_params_t *p)
+{
+    store->ctx      = comm->ctx;
+    store->notify   = &kvcl_store_listener;
+    store->flags    = p->flags;
+    store->replicas = (p->replicas != 0) ? (uint32_t)p->replicas : 1;
+    store->me       = (uint32_t)comm->rank;
+    store->n_ranks  = (uint32_t)comm->size;
+    init_lists(store);
+}
+
+/* With all other ranks of comm. params_ok: a failure of the parameters takes part in the meeting. */
+static kvcl_status_t open_with_all(kvcl_store_h store, kvcl_comm_h comm, kvcl_status_t params_ok,
+                                   const kvcl_store_params_t *p, kvcl_sentence_t *why)
+{
+    kvcl_status_t status = kvcl_meet_first_failure(KVCL_OK, params_ok, why), found;
+    kvcl_comm_h   meeting;
+
+    found = kvcl_meet_find(store->comm, &meeting);
+    if (found != KVCL_OK) {
+        return kvcl_meet_first_failure(status, found, why);
+    }
+    kvcl_lock(store->ctx);
+    store->id = kvcl_member_has_views(store->ctx)
+                    ? kvcl_checksum_seed("store", 5, meeting->id) /* a process that has joined has made fewer stores */
+                    : kvcl_comm_new_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
+    kvcl_unlock(store->ctx);
+    status = (status == KVCL_OK) ? kvcl_meet_first_failure(status, open_local(store, p), why) : status;
+    if (status == KVCL_OK) { /* queries may arrive as soon as another rank has met this one */
+        kvcl_lock(store->ctx);
+        kvcl_list_add_tail(&kvcl_store_room(store->ctx)->stores, &store->link);
+        kvcl_unlock(store->ctx);
+    }
+    status = kvcl_meet_all(store, meeting, status, why);
+    if (meeting != store->comm) {
+        kvcl_comm_free(meeting);
+    }
+    return status;
+}
+
+static kvcl_status_t open_alone(kvcl_store_h store, kvcl_comm_h comm, kvcl_status_t params_ok,
+                                const kvcl_store_params_t *p, kvcl_sentence_t *why)
+{
+    kvcl_status_t status = params_ok;
+
+    kvcl_lock(store->ctx); /* until it knows the others' */
+    store->id = kvcl_comm_new_id(store->ctx, kvcl_checksum_seed("join", 4, comm->id));
+    kvcl_unlock(store->ctx);
+    status = (status == KVCL_OK) ? open_local(store, p) : status;
+    status = (status == KVCL_OK)
+                 ? kvcl_grow_join(store, p->replicas, kvcl_deadline_after(kvcl_timeout(store->ctx, 0))) : status;
+    return kvcl_meet_first_failure(KVCL_OK, status, why);
+}
+
 kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *params, kvcl_store_h *store_p)
 {
     kvcl_store_params_t p;
@@ -337,28 +281,18 @@ kvcl_status_t kvcl_store_open(kvcl_comm_h comm, const kvcl_store_params_t *param
         kvcl_object_free(store);
         return status;
     }
-    status          = check_params(comm, params, &p); /* a failure takes part in meet() */
-    store->ctx      = comm->ctx;
-    store->notify   = &kvcl_store_listener;
-    store->flags    = p.flags;
-    store->replicas = (p.replicas != 0) ? (uint32_t)p.replicas : 1;
-    store->me       = (uint32_t)comm->rank;
-    store->n_ranks  = (uint32_t)comm->size;
-    init_lists(store);
-    kvcl_lock(store->ctx);
-    store->id = kvcl_comm_new_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
-    kvcl_unlock(store->ctx);
+    status = check_params(comm, params, &p);
+    init(store, comm, &p);
     status = (status == KVCL_OK) ? kvcl_random_bytes(&store->incarnation, sizeof(store->incarnation)) : status;
     store->incarnation |= (store->incarnation == 0) ? 1 : 0;
-    status = (status == KVCL_OK) ? open_local(store, &p) : status;
-    if (status == KVCL_OK) { /* queries may arrive as soon as another rank has met this one */
-        kvcl_lock(store->ctx);
-        kvcl_list_add_tail(&kvcl_store_room(store->ctx)->stores, &store->link);
-        kvcl_unlock(store->ctx);
-    }
-    status = meet(store, status, &why);
+    status = (p.flags & KVCL_STORE_JOIN) ? open_alone(store, comm, status, &p, &why)
+                                         : open_with_all(store, comm, status, &p, &why);
     if (status != KVCL_OK) {
-        kvcl_store_destroy(store);
+        if ((p.flags & KVCL_STORE_JOIN) && !kvcl_list_is_empty(&store->link)) {
+            kvcl_store_close(store); /* others know it, and shards may move to it */
+        } else {
+            kvcl_store_destroy(store);
+        }
         kvcl_sentence_report(&why);
         kvcl_sentence_free(&why);
         return status;

@@ -14,8 +14,10 @@
 #include "store/copy/repair.h"
 #include "store/get/get.h"
 #include "store/get/gets.h"
+#include "store/grow/part.h"
 #include "store/home/far_table.h"
 #include "store/home/home_answer.h"
+#include "store/home/mapped.h"
 #include "store/home/ranks.h"
 #include "store/home/follow_views.h"
 #include "store/kinds.h"
@@ -79,6 +81,7 @@ const kvcl_store_listener_t kvcl_store_listener = {
     .rank_back    = kvcl_republish_start,
     .shards_move  = shards_move,
     .shards_moved = kvcl_repair_start,
+    .ask_moved    = kvcl_grow_ask_moved,
     .list_tier      = list_tier,
     .tier_is_listed = tier_is_listed,
 };
@@ -167,7 +170,15 @@ static void peer_reset(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 
 static void peer_closing(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
+    kvcl_store_h store;
+    uint32_t     i;
+
     (void)ctx;
+    kvcl_list_foreach (store, &((kvcl_store_room_t *)state)->stores, struct kvcl_store, link) {
+        for (i = 0; i < store->n_ranks; ++i) {
+            kvcl_mapped_close(&store->ranks[i], peer); /* it may be that of a process before */
+        }
+    }
     each_rank(state, peer, kvcl_far_close);
 }
 

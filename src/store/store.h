@@ -10,6 +10,7 @@
  *   get/             gets, hedges, the checking of checksums, uses
  *   copy/            puts, copies of blocks of other ranks, moves, repair
  *   cold/            the second tier
+ *   grow/            ranks that come to an open store, and ranks that leave it
  *   admin/           requests about one rank's part: lists, events, pins, tenants, statistics
  *
  * Locks: the engine lock, except where marked. Lookups in this rank's own table and in mapped tables take none
@@ -49,8 +50,15 @@ enum {
     KVCL_AVOID_GONE     = 4 /* it has failed, and is a home until a view without it is there: home/follow_views.h */
 };
 
+/* A table that is mapped here. */
+typedef struct kvcl_store_mapped {
+    kvcl_dir_view_t          view;   /* immutable */
+    kvcl_rregion_t           region;
+    struct kvcl_store_mapped *before; /* of an earlier process of the rank: readers without the lock may still use it */
+} kvcl_store_mapped_t;
+
 typedef struct kvcl_store_rank {
-    kvcl_peer_t              *peer;           /* NULL: this rank */
+    kvcl_peer_t *_Atomic     peer;            /* NULL: this rank; of a free slot store->nobody. Read without the lock */
     _Atomic uint32_t         incarnation;     /* 0: failed or departed. Read without the lock */
     _Atomic unsigned         avoided;         /* KVCL_AVOID_*: other ranks are preferred. Read without the lock */
     bool                     checking;        /* a query that finds out whether it is silent is in flight */
@@ -62,8 +70,10 @@ typedef struct kvcl_store_rank {
     uint32_t                 sizes[KVCL_SLABS_CLASSES_MAX];
     bool                     listing;         /* the blocks that its tier had at the opening may not be listed yet */
     _Atomic bool             leaving;         /* it drains as well, or is silent: its copies do not count for a drain */
+    bool                     fresh;           /* it has come, and shards move to it: it gets no copies yet */
     _Atomic int              view_state;      /* KVCL_VIEW_*. Read without the lock */
-    kvcl_dir_view_t          view;            /* immutable; MAPPED: to the store's end; NATIVE: to the link's */
+    _Atomic(kvcl_store_mapped_t *) mapped;    /* MAPPED: its table, to the store's end. Read without the lock */
+    kvcl_dir_view_t          view;            /* NATIVE: immutable, to the link's end */
     unsigned                 reads;           /* of its table, in flight: home/far_table.h */
     uint32_t                 links;           /* lost so far: reads that began before have failed */
     uint64_t                 learn_ns;        /* the access to its table is not queried again before */
@@ -99,6 +109,7 @@ struct kvcl_store {
     const kvcl_store_listener_t *notify;     /* the upper rooms */
     _Atomic bool                closing;     /* set under the lock, read without it as well */
     kvcl_store_rank_t           *ranks;
+    kvcl_peer_t                 nobody;      /* has failed: stands for the process of a slot that has none */
     uint32_t                    replicas;    /* copies that a put makes by default; agreed between all ranks */
     _Atomic(kvcl_store_map_t *) map;         /* read without the lock */
     _Atomic(kvcl_store_map_t *) settled;     /* a home in it has all its entries: the first map, or the last one in
@@ -183,7 +194,7 @@ kvcl_store_h kvcl_store_by_id(kvcl_context_h ctx, uint64_t id);
 static inline bool kvcl_store_loc_lives(const struct kvcl_store *store, const kvcl_dir_loc_t *loc)
 {
     return (loc->rank < store->n_ranks) && (loc->incarnation != 0) &&
-           (atomic_load_explicit(&store->ranks[loc->rank].incarnation, memory_order_relaxed) == loc->incarnation);
+           (atomic_load_explicit(&store->ranks[loc->rank].incarnation, memory_order_acquire) == loc->incarnation);
 }
 /** The check of every public call: the handle, and an array of n elements. call: its name, for the error sentence. */
 kvcl_status_t kvcl_store_check(kvcl_store_h store, const void *keys, size_t n, const char *call) KVCL_MUST_CHECK;

@@ -22,7 +22,10 @@
  *   STAGE        n records of blocks in the receiver's tier   answer: n kvcl_stage_got_t
  *   RELEASE      n kvcl_stage_got_t that have been read   no answer
  *   FORGET       n keys that were removed: they leave the tier   answer: nothing
- *   MOVED        kvcl_moved_t: what the sender has done while shards move   no answer
+ *   MOVED        kvcl_moved_t: what the sender has done while shards move   answer: nothing
+ *   ASK          nothing; `store` is the name of the slots (store/grow/part.h)   answer: kvcl_part_t, as TAKE's
+ *   TAKE         kvcl_part_t of a rank that comes, or leaves   answer: that of the receiver, who has taken it;
+ *                KVCL_ERR_BUSY: not yet; KVCL_ERR_INVALID_PARAM: their parameters differ
  *   ALL_LISTED   nothing: the blocks that the sender's tier had at its opening are listed   answer: nothing
  * A request with op 0 gets no answer. All input is hostile: counts are checked against the length first.
  */
@@ -42,6 +45,8 @@ enum {
     KVCL_RPC_COPY        = 7,
     KVCL_RPC_USED        = 8, /* to an owner, no answer: the sender got these blocks */
     KVCL_RPC_MOVED       = 10, /* to every rank: shards move (dir/moves.h) */
+    KVCL_RPC_ASK         = 11, /* of a rank that comes to an open store (store/grow/part.h): which store is it? */
+    KVCL_RPC_TAKE        = 12, /* it comes, or a rank leaves */
     KVCL_RPC_FETCH       = 9, /* a LOOKUP whose answer has the bytes of blocks that the home holds */
     /* About a rank's own part (admin/ops.h) */
     KVCL_RPC_EVENTS      = 16,

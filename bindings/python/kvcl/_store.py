@@ -33,7 +33,8 @@ class Store(_kvcl.Store):
 
     replicas: copies that a put makes of each block by default (at most 4; the ranks use the largest that any of them
     gives). nvme: "/path/of/a/file:size", a second tier for the pool; %r in it is the rank; None: KVCL_STORE_NVME.
-    events: the number of events of its blocks that this rank keeps for followers; None: 65,536, 0: none. With
+    events: the number of events of its blocks that this rank keeps for followers; None: 65,536, 0: none. join: this rank
+    alone opens it, and comes to the store that the other ranks have open (KVCL_STORE_JOIN in kvcl_store.h). With
     KVCL_STORE_HOT=N, a rank copies a block into its pool after fetching it N times from unmapped memory of others.
 
     >>> import kvcl
@@ -52,9 +53,9 @@ class Store(_kvcl.Store):
     def __new__(cls, comm: _kvcl.Comm, *, cache: Optional[Cache] = None, dram_bytes: int = 0,
                 block_bytes: Union[int, Sequence[int]] = 0, dir_entries: int = 0, checksum: bool = True,
                 replicas: int = 0, nvme: Optional[Union[str, "os.PathLike[str]"]] = None,
-                events: Optional[int] = None) -> "Store":
+                events: Optional[int] = None, join: bool = False) -> "Store":
         self = cls._open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events,
-                         None if nvme is None else os.fspath(nvme))
+                         None if nvme is None else os.fspath(nvme), join)
         self._ranks = comm.size
         return self
 

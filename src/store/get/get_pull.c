@@ -30,15 +30,19 @@ static void remember_rcache(kvcl_store_rank_t *rank, kvcl_rcache_t *rcache)
 
 static void on_fetched(kvcl_pull_t *pull, kvcl_status_t status)
 {
-    kvcl_get_fetch_t *fetch = pull->arg;
-    kvcl_get_t       *get   = fetch->get;
-    size_t           i;
+    kvcl_get_fetch_t  *fetch = pull->arg;
+    kvcl_get_t        *get   = fetch->get;
+    kvcl_store_rank_t *rank;
+    size_t            i;
 
     kvcl_list_del(&fetch->link);
     kvcl_hedge_fetched(fetch, status);
     kvcl_timing_path(&get->req.timing, (kvcl_mem_path_t)pull->req.timing.path);
     if ((pull->rcache != NULL) && pull->rcache->mapped && (status == KVCL_OK)) {
-        remember_rcache(&get->store->ranks[kvcl_get_loc(&get->items[fetch->items[0]])->rank], pull->rcache);
+        rank = &get->store->ranks[kvcl_get_loc(&get->items[fetch->items[0]])->rank];
+        if (rank->peer == pull->rcache->peer) { /* no other process has its slot by now */
+            remember_rcache(rank, pull->rcache);
+        }
     }
     for (i = 0; i < fetch->n; ++i) {
         uint32_t        at    = fetch->items[i];

@@ -10,6 +10,7 @@
  */
 #include "config.h"
 #include "store/home/far_table.h"
+#include "store/home/mapped.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/home/ranks.h"
@@ -380,7 +381,20 @@ void kvcl_far_close(kvcl_store_h store, uint32_t index)
 
     kvcl_assert_locked(store->ctx);
     atomic_store(&rank->view_state, KVCL_VIEW_BY_MESSAGE);
+    kvcl_mapped_close(rank, NULL);
     if (rank->reads == 0) {
         kvcl_rregion_close(&rank->region);
     }
+}
+
+bool kvcl_far_renew(kvcl_store_h store, uint32_t index)
+{
+    kvcl_assert_locked(store->ctx);
+    if (store->ranks[index].reads != 0) {
+        return false;
+    }
+    kvcl_rregion_close(&store->ranks[index].region);
+    store->ranks[index].learn_ns = 0;
+    atomic_store(&store->ranks[index].view_state, KVCL_VIEW_UNKNOWN);
+    return true;
 }

@@ -29,5 +29,7 @@ void kvcl_far_stop(kvcl_store_h store);
 void kvcl_far_lost(kvcl_store_h store, uint32_t rank);
 /** Stops reading the rank's table; its region is closed when no read is in flight. */
 void kvcl_far_close(kvcl_store_h store, uint32_t rank);
+/** Another process has the rank: its table is not known yet. False: reads of the old one are in flight. */
+bool kvcl_far_renew(kvcl_store_h store, uint32_t rank);
 
 #endif

@@ -19,7 +19,8 @@ enum { AHEAD = 16, ROUNDS_MAX = 4 };
 
 static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *failed_p)
 {
-    kvcl_store_rank_t *rank = &store->ranks[home];
+    kvcl_store_rank_t         *rank = &store->ranks[home];
+    const kvcl_store_mapped_t *mapped;
 
     *failed_p = false;
     if (home == store->me) {
@@ -33,11 +34,12 @@ static const kvcl_dir_view_t *view_of(kvcl_store_h store, uint32_t home, bool *f
         *failed_p = kvcl_store_excludes(store, home); /* an excluded rank must not be queried */
         return NULL;
     }
-    if (!kvcl_rregion_live(&rank->region)) {
+    mapped = atomic_load_explicit(&rank->mapped, memory_order_acquire);
+    if (!kvcl_rregion_live(&mapped->region)) {
         *failed_p = true; /* the table was closed: it stays mapped, but its entries are no longer valid */
         return NULL;
     }
-    return &rank->view;
+    return &mapped->view;
 }
 
 const kvcl_dir_view_t *kvcl_store_view(kvcl_store_h store, const kvcl_key_t *key, bool *failed_p)

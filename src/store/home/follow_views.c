@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "member/lease.h"
-#include "store/home/home_answer.h"
 #include "store/home/ranks.h"
 #include "store/home/timer.h"
 #include "store/home/follow_views.h"
+#include "store/home/view_maps.h"
 
 #include <stdlib.h>
 
@@ -22,11 +22,10 @@
 
 /* ---- MOVED: the steps of a rank ---- */
 
-static void post_moved(kvcl_store_h store, uint32_t rank, bool asks)
+static void post_moved(kvcl_store_h store, uint32_t rank)
 {
     const kvcl_store_views_t *views = store->views;
-    kvcl_moved_t             moved  = {.id = views->moves.id, .listed = views->listed, .switched = views->switched,
-                                       .asks = asks};
+    kvcl_moved_t             moved  = {.id = views->moves.id, .listed = views->listed, .switched = views->switched};
     kvcl_msg_dir_request_t   out    = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = KVCL_RPC_MOVED},
                                        .store = store->id, .n = 1, .rank = store->me};
     kvcl_peer_t              *peer  = store->ranks[rank].peer;
@@ -37,13 +36,13 @@ static void post_moved(kvcl_store_h store, uint32_t rank, bool asks)
     }
 }
 
-static void post_all(kvcl_store_h store, bool asks)
+static void post_all(kvcl_store_h store)
 {
     uint32_t i;
 
     for (i = 0; i < store->n_ranks; ++i) {
         if ((i != store->me) && (store->views->moves.ranks[i].incarnation != 0)) {
-            post_moved(store, i, asks);
+            post_moved(store, i);
         }
     }
 }
@@ -51,83 +50,17 @@ static void post_all(kvcl_store_h store, bool asks)
 static void on_timer(void *arg)
 {
     kvcl_store_h store = arg;
+    uint32_t     i;
 
     store->views->timer = NULL;
-    if (!store->closing && !store->views->over) {
-        post_all(store, true);
+    for (i = 0; (i < store->n_ranks) && !store->closing && !store->views->over; ++i) {
+        if ((i != store->me) && (store->views->moves.ranks[i].incarnation != 0)) {
+            store->notify->ask_moved(store, i, store->views->moves.id, store->views->listed, store->views->switched);
+        }
+    }
+    if (!store->closing && !store->views->over && (store->views->timer == NULL)) {
         store->views->timer = kvcl_store_timer_start(store, AGAIN_NS, on_timer, store);
     }
-}
-
-/* ---- maps ---- */
-
-static kvcl_store_map_t *make_map(kvcl_store_h store)
-{
-    const kvcl_store_views_t *views = store->views;
-    kvcl_store_map_t         *map   = calloc(1, sizeof(*map));
-    uint32_t                 *ranks = malloc(store->n_ranks * sizeof(*ranks)), n = 0, i;
-
-    for (i = 0; (ranks != NULL) && (i < store->n_ranks); ++i) {
-        if (views->moves.ranks[i].incarnation != 0) {
-            ranks[n++] = i;
-        }
-    }
-    if ((map != NULL) && ((ranks == NULL) || (kvcl_shard_map_build(&map->shards, 1, ranks, n) != KVCL_OK))) {
-        free(map);
-        map = NULL;
-    }
-    free(ranks);
-    if (map == NULL) {
-        kvcl_log_error("no memory for the shard map of view %llu", (unsigned long long)views->view);
-    }
-    return map;
-}
-
-/* The map from which shards move: that of the last settled state, less the ranks that have gone since. */
-static kvcl_shard_map_t *make_old(kvcl_store_h store)
-{
-    const kvcl_store_map_t *now = atomic_load(&store->map);
-    kvcl_shard_map_t       *old = malloc(sizeof(*old));
-    uint32_t               i;
-
-    if (old == NULL) {
-        return NULL;
-    }
-    *old = ((now->old != NULL) && !now->switched) ? *now->old : now->shards;
-    for (i = 0; i < store->n_ranks; ++i) {
-        if (store->views->moves.ranks[i].incarnation == 0) {
-            kvcl_moves_drop(old, i);
-        }
-    }
-    return old;
-}
-
-static void set_map(kvcl_store_h store, kvcl_store_map_t *map)
-{
-    kvcl_store_map_set(store, map);
-    kvcl_home_adopt(&store->home, &map->shards, map->old, store->incarnations, store->n_ranks);
-    if ((map->old == NULL) || map->switched) {
-        atomic_store(&store->settled, map);
-    }
-}
-
-/* A copy of the present map, in a later step. */
-static kvcl_store_map_t *next_map(kvcl_store_h store, bool over)
-{
-    const kvcl_store_map_t *now = atomic_load(&store->map);
-    kvcl_store_map_t       *map = malloc(sizeof(*map));
-
-    if (map == NULL) {
-        kvcl_log_error("no memory for a shard map: shards go on moving");
-        return NULL;
-    }
-    *map          = *now;
-    map->switched = !over;
-    map->old      = over ? NULL : malloc(sizeof(*map->old));
-    if (map->old != NULL) {
-        *map->old = *now->old;
-    }
-    return map;
 }
 
 /* ---- the steps ---- */
@@ -135,8 +68,13 @@ static kvcl_store_map_t *next_map(kvcl_store_h store, bool over)
 static void finish(kvcl_store_h store)
 {
     kvcl_store_views_t *views = store->views;
+    uint32_t           i;
 
+    for (i = 0; i < store->n_ranks; ++i) {
+        store->ranks[i].fresh = false;
+    }
     views->over = true;
+    kvcl_engine_notify(store->ctx); /* wakes ranks that come or leave */
     kvcl_store_timer_stop(views->timer);
     views->timer = NULL;
     kvcl_log_info("shards have moved: view %llu, %.0f ms", (unsigned long long)views->view,
@@ -151,19 +89,19 @@ static void go_on(kvcl_store_h store)
     kvcl_store_map_t   *map;
 
     if (views->listed && !views->switched && kvcl_moves_all(&views->moves, KVCL_MOVES_LISTED)) {
-        map = next_map(store, false);
+        map = kvcl_view_map_next(store, false);
         if (map == NULL) {
             return;
         }
-        set_map(store, map);
+        kvcl_view_map_set(store, map);
         views->switched = true;
         kvcl_moves_say(&views->moves, store->me, views->moves.id, KVCL_MOVES_SWITCHED);
-        post_all(store, false);
+        post_all(store);
     }
     if (views->switched && !views->over && kvcl_moves_all(&views->moves, KVCL_MOVES_SWITCHED)) {
-        map = next_map(store, true);
+        map = kvcl_view_map_next(store, true);
         if (map != NULL) {
-            set_map(store, map);
+            kvcl_view_map_set(store, map);
             finish(store);
         }
     }
@@ -177,7 +115,7 @@ void kvcl_views_listed(kvcl_store_h store)
     if (!views->listed && !store->closing) {
         views->listed = true;
         kvcl_moves_say(&views->moves, store->me, views->moves.id, KVCL_MOVES_LISTED);
-        post_all(store, false);
+        post_all(store);
         go_on(store);
     }
 }
@@ -188,23 +126,22 @@ bool kvcl_views_on_moved(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_d
     kvcl_moved_t       moved;
     kvcl_store_views_t *views = store->views;
 
-    if ((in->rank >= store->n_ranks) || (store->ranks[in->rank].peer != peer) || (len != sizeof(moved)) ||
-        (in->msg.op != 0)) {
+    if ((in->rank >= store->n_ranks) || (len != sizeof(moved))) {
         return false;
     }
     memcpy(&moved, data, sizeof(moved));
     if ((moved.id == 0) || (moved.listed > 1) || (moved.switched > moved.listed) || (moved.asks > 1)) {
         return false;
     }
-    if (views == NULL) {
-        return true;
+    if ((views == NULL) || (store->ranks[in->rank].peer != peer)) {
+        return true; /* it comes, and this rank has not taken it yet */
     }
     if (moved.listed) {
         kvcl_moves_say(&views->moves, in->rank, moved.id,
                        moved.switched ? KVCL_MOVES_SWITCHED : KVCL_MOVES_LISTED);
     }
     if (moved.asks && (moved.id == views->moves.id) && (views->view != 0)) {
-        post_moved(store, in->rank, false);
+        post_moved(store, in->rank);
     }
     if (views->view != 0) {
         go_on(store);
@@ -221,23 +158,23 @@ static bool is_gone(const struct kvcl_store *store, uint32_t rank)
 static void move(kvcl_store_h store)
 {
     kvcl_store_views_t *views = store->views;
-    kvcl_store_map_t   *map   = make_map(store);
+    kvcl_store_map_t   *map   = kvcl_view_map_make(store);
     uint32_t           i;
 
-    if ((map == NULL) || ((map->old = make_old(store)) == NULL)) {
+    if ((map == NULL) || ((map->old = kvcl_view_map_old(store)) == NULL)) {
         free(map); /* the present one stays: keys of ranks that have gone are not found */
         return;
     }
     for (i = 0; i < store->n_ranks; ++i) {
         if ((views->moves.ranks[i].incarnation == 0) || !is_gone(store, i)) {
             store->incarnations[i] = views->moves.ranks[i].incarnation;
-            atomic_store_explicit(&store->ranks[i].incarnation, store->incarnations[i], memory_order_relaxed);
+            atomic_store_explicit(&store->ranks[i].incarnation, store->incarnations[i], memory_order_release);
         }
     }
     kvcl_moves_begin(&views->moves);
     views->listed = views->switched = views->over = false;
     views->begun_ns = kvcl_now_ns();
-    set_map(store, map);
+    kvcl_view_map_set(store, map);
     if (views->timer == NULL) {
         views->timer = kvcl_store_timer_start(store, AGAIN_NS, on_timer, store);
     }
@@ -252,16 +189,13 @@ static uint32_t slot_of(const struct kvcl_store *store, uint32_t rank)
     return (store->comm->world != NULL) ? (uint32_t)store->comm->world[rank] : rank;
 }
 
-void kvcl_views_changed(kvcl_store_h store, const kvcl_view_t *view)
+/* True: ranks that took part are not in this view. */
+static bool take_view(kvcl_store_h store, const kvcl_view_t *view)
 {
     kvcl_store_views_t *views  = store->views;
     bool               changed = false;
     uint32_t           i;
 
-    kvcl_assert_locked(store->ctx);
-    if ((views == NULL) || (views->view == 0) || store->closing) {
-        return;
-    }
     views->view = view->number;
     for (i = 0; !views->known && (i < store->n_ranks); ++i) {
         views->members[i] = view->incarnation[slot_of(store, i)];
@@ -270,12 +204,22 @@ void kvcl_views_changed(kvcl_store_h store, const kvcl_view_t *view)
     for (i = 0; i < store->n_ranks; ++i) {
         if (!kvcl_view_has(view, slot_of(store, i), views->members[i]) && (views->moves.ranks[i].incarnation != 0)) {
             views->moves.ranks[i].incarnation = 0;
+            views->moves.ranks[i].leaves      = false;
             store->incarnations[i]            = 0;
             atomic_store_explicit(&store->ranks[i].incarnation, 0, memory_order_relaxed);
             changed = true;
         }
     }
-    if (changed) {
+    return changed;
+}
+
+void kvcl_views_changed(kvcl_store_h store, const kvcl_view_t *view)
+{
+    kvcl_assert_locked(store->ctx);
+    if ((store->views == NULL) || (store->views->view == 0) || store->closing) {
+        return;
+    }
+    if (take_view(store, view)) {
         move(store);
     } else {
         kvcl_log_debug("view %llu has the same ranks of a store", (unsigned long long)view->number);
@@ -296,11 +240,49 @@ void kvcl_views_begin(kvcl_store_h store)
         views->moves.ranks[i].incarnation = store->incarnations[i];
     }
     views->view = 1;
+    atomic_store(&store->settled, atomic_load(&store->map));
     kvcl_moves_begin(&views->moves);
     views->listed = views->switched = views->over = true; /* there are no blocks yet */
     if (view != NULL) {
         kvcl_views_changed(store, view);
     }
+}
+
+void kvcl_views_rank_comes(kvcl_store_h store, uint32_t rank, uint16_t incarnation, bool leaves)
+{
+    kvcl_store_views_t *views = store->views;
+    const kvcl_view_t  *view  = kvcl_member_view(store->ctx);
+
+    kvcl_assert_locked(store->ctx);
+    views->moves.ranks[rank].incarnation = incarnation;
+    views->moves.ranks[rank].leaves      = leaves;
+    if (views->view != 0) {
+        views->members[rank] = view->incarnation[slot_of(store, rank)];
+        move(store);
+    }
+}
+
+void kvcl_views_come(kvcl_store_h store)
+{
+    kvcl_store_views_t *views = store->views;
+    uint32_t           i;
+
+    kvcl_assert_locked(store->ctx);
+    views->moves.ranks[store->me].incarnation = store->incarnation;
+    for (i = 0; i < store->n_ranks; ++i) {
+        if ((i != store->me) && (store->ranks[i].peer->state != KVCL_PEER_READY)) {
+            views->moves.ranks[i].incarnation = 0;
+        }
+    }
+    (void)take_view(store, kvcl_member_view(store->ctx));
+    move(store);
+}
+
+bool kvcl_views_has(const struct kvcl_store *store, uint32_t rank)
+{
+    const kvcl_view_t *view = kvcl_member_view(store->ctx);
+
+    return (view != NULL) && kvcl_rankset_has(&view->members, slot_of(store, rank));
 }
 
 bool kvcl_views_rank_failed(kvcl_store_h store, uint32_t rank)
@@ -321,6 +303,7 @@ bool kvcl_views_rank_failed(kvcl_store_h store, uint32_t rank)
         return true;
     }
     views->moves.ranks[rank].incarnation = 0; /* it has closed its part: it owns nothing any more */
+    views->moves.ranks[rank].leaves      = false;
     move(store);
     return true;
 }

@@ -28,6 +28,14 @@ void          kvcl_views_free(kvcl_store_h store);
 void          kvcl_views_begin(kvcl_store_h store);
 void          kvcl_views_stop(kvcl_store_h store); /* the store is being closed */
 
+/** A rank that has no part, or whose part was another process's, takes part from here on; leaves: one that does is to
+ * have no shards. This rank has settled, or another one had when it took that rank (dir/moves.h). */
+void kvcl_views_rank_comes(kvcl_store_h store, uint32_t rank, uint16_t incarnation, bool leaves);
+/** This rank has come to an open store, and all others have taken it: its first move begins. */
+void kvcl_views_come(kvcl_store_h store);
+/** Is the rank's slot in this rank's view? */
+bool kvcl_views_has(const struct kvcl_store *store, uint32_t rank);
+
 /** The job has a new view. */
 void kvcl_views_changed(kvcl_store_h store, const kvcl_view_t *view);
 /** The rank's incarnation is 0 by now. False: the map does not follow views. */
@@ -40,7 +48,7 @@ bool kvcl_views_may_own(const struct kvcl_store *store);
 /** No lock. Waits until it may. KVCL_ERR_NO_QUORUM, with the error sentence: not before the deadline. */
 kvcl_status_t kvcl_views_wait_to_own(kvcl_store_h store, uint64_t deadline_ns, const char *call) KVCL_MUST_CHECK;
 
-/** A row of kinds.c: MOVED. */
+/** MOVED, but for the answer. */
 bool kvcl_views_on_moved(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
                          size_t len);
 

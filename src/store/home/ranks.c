@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "dir/moves.h"
+#include "store/home/far_table.h"
 #include "store/home/ranks.h"
 #include "store/home/follow_views.h"
 #include "store/store.h"
@@ -54,13 +55,6 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
     return KVCL_OK;
 }
 
-void kvcl_store_map_set(kvcl_store_h store, kvcl_store_map_t *map)
-{
-    map->before     = atomic_load_explicit(&store->map, memory_order_relaxed);
-    store->home.map = &map->shards;
-    atomic_store_explicit(&store->map, map, memory_order_release);
-}
-
 void kvcl_store_maps_free(kvcl_store_h store)
 {
     kvcl_store_map_t *map = atomic_load_explicit(&store->map, memory_order_relaxed), *before;
@@ -89,6 +83,39 @@ void kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank)
         kvcl_log_warn("no memory for a shard map without rank %u: keys whose home it was are not found", rank);
     }
     store->notify->rank_failed(store);
+}
+
+void kvcl_store_rank_meet(kvcl_store_h store, uint32_t rank, const kvcl_hello_t *hello)
+{
+    kvcl_assert_locked(store->ctx);
+    store->ranks[rank].listing = (hello->listing != 0);
+    store->ranks[rank].n_sizes = hello->n_sizes;
+    memcpy(store->ranks[rank].sizes, hello->sizes, sizeof(hello->sizes));
+    kvcl_place_init(&store->places[rank], hello->host, hello->pool_bytes);
+    /* Each rank starts its placements at another rank. */
+    store->places[rank].turn = -(int64_t)((rank + store->n_ranks - store->me) % store->n_ranks);
+}
+
+bool kvcl_store_rank_renew(kvcl_store_h store, uint32_t rank, kvcl_peer_t *peer, const kvcl_hello_t *hello)
+{
+    kvcl_store_rank_t *at = &store->ranks[rank];
+    unsigned          i;
+
+    kvcl_assert_locked(store->ctx);
+    if (!kvcl_far_renew(store, rank)) {
+        return false;
+    }
+    for (i = 0; i < KVCL_STORE_RCACHES; ++i) {
+        atomic_store_explicit(&at->rcaches[i], NULL, memory_order_release);
+    }
+    at->peer     = peer;
+    at->checking = at->missed = at->republishing = false;
+    at->silent_since_ns = at->answered_ns = 0;
+    atomic_store(&at->leaving, false);
+    atomic_store(&at->avoided, 0);
+    kvcl_store_rank_meet(store, rank, hello);
+    at->fresh = true;
+    return true;
 }
 
 bool kvcl_store_has_all(const struct kvcl_store *store, const kvcl_key_t *key, uint32_t rank)
@@ -240,7 +267,7 @@ bool kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t by
 static bool is_place(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
 {
     return (rank != store->me) && (store->incarnations[rank] != 0) && kvcl_store_takes(store, rank, bytes) &&
-           !kvcl_store_suspects(store, rank);
+           !kvcl_store_suspects(store, rank) && !store->ranks[rank].fresh;
 }
 
 unsigned kvcl_store_places(kvcl_store_h store, uint64_t bytes)

@@ -4,6 +4,7 @@
 #ifndef KVCL_STORE_HOME_RANKS_H
 #define KVCL_STORE_HOME_RANKS_H
 
+#include "store/hello.h"
 #include "store/store.h"
 
 static inline const kvcl_shard_map_t *kvcl_store_shards(const struct kvcl_store *store)
@@ -56,7 +57,7 @@ bool          kvcl_store_has_all(const struct kvcl_store *store, const kvcl_key_
 void          kvcl_store_suspect(kvcl_store_h store, uint32_t rank);
 /** Makes a map of the ranks that take part. Lock held, or the store is not linked yet. */
 kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
-/** Makes map, which is the store's from here on, the present one. Lock held. */
+/** Makes map, which is the store's from here on, the present one. Lock held. In view_maps.c. */
 void          kvcl_store_map_set(kvcl_store_h store, kvcl_store_map_t *map);
 void          kvcl_store_maps_free(kvcl_store_h store);
 /** The number of other ranks that could take copies of blocks of this size. Lock held. */
@@ -68,6 +69,11 @@ unsigned      kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t
 unsigned      kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip, unsigned n, uint16_t *ranks);
 /** Has the rank, which may be this one, a pool with blocks of this size? Any thread. */
 bool          kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes);
+/** What a rank has said of its part when it met this one: its pool, and whether its tier is listed. Lock held. */
+void          kvcl_store_rank_meet(kvcl_store_h store, uint32_t rank, const kvcl_hello_t *hello);
+/** Another process has the rank, and says this of its part: nothing that is known of the one before is right any more.
+ * It takes part when kvcl_views_rank_comes() is called. False: reads of the old one are still in flight. Lock held. */
+bool          kvcl_store_rank_renew(kvcl_store_h store, uint32_t rank, kvcl_peer_t *peer, const kvcl_hello_t *hello);
 /** The rank no longer takes part: its copies do not count, and its shards fall to their backups. Lock held. */
 void          kvcl_store_rank_failed(kvcl_store_h store, uint32_t rank);
 

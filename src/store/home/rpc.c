@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/home/far_table.h"
+#include "store/home/mapped.h"
 #include "store/home/ranks.h"
 #include "store/store.h"
 
@@ -54,7 +55,8 @@ static void end(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t 
     if (rpc->far != NULL) {
         kvcl_far_leave(rpc->far);
     }
-    if ((status == KVCL_ERR_NOT_FOUND) || (rpc->peer->state == KVCL_PEER_FAILED)) {
+    if (((status == KVCL_ERR_NOT_FOUND) || (rpc->peer->state == KVCL_PEER_FAILED)) &&
+        (rpc->peer == rpc->store->ranks[rpc->rank].peer)) { /* no other process has its slot by now */
         kvcl_store_rank_failed(rpc->store, rpc->rank); /* it closed its part, or failed: known before the next query */
     }
     if (rpc->quick) {
@@ -267,7 +269,7 @@ static kvcl_status_t open_view(kvcl_store_rank_t *rank, const void *data, size_t
         status = KVCL_ERR_UNSUPPORTED;
     }
     if (status == KVCL_OK) {
-        status = kvcl_dir_view_init(&rank->view, rank->region.attr.map, (size_t)rank->region.len);
+        status = kvcl_mapped_keep(rank);
     }
     if (status != KVCL_OK) {
         kvcl_rregion_close(&rank->region);
@@ -279,7 +281,8 @@ static void on_table(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, si
 {
     kvcl_store_rank_t *rank = &rpc->store->ranks[rpc->rank];
 
-    if (rpc->store->closing || (atomic_load(&rank->view_state) != KVCL_VIEW_REQUESTED)) {
+    if (rpc->store->closing || (rpc->peer != rank->peer) ||
+        (atomic_load(&rank->view_state) != KVCL_VIEW_REQUESTED)) {
         return; /* the link was lost meanwhile: a later query requests it again */
     }
     if (status == KVCL_OK) {

@@ -41,7 +41,8 @@ static int sizes_of(PyObject *arg, uint64_t sizes[KVCL_STORE_SIZES_MAX], size_t 
     return rc;
 }
 
-/* _open(comm, cache or None, dir_entries, dram_bytes, block_bytes, checksum, replicas, events or None, nvme or None) */
+/* _open(comm, cache or None, dir_entries, dram_bytes, block_bytes, checksum, replicas, events or None, nvme or None,
+ * join) */
 static PyObject *store_open(PyObject *cls, PyObject *args)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
@@ -51,10 +52,10 @@ static PyObject *store_open(PyObject *cls, PyObject *args)
     uint64_t            sizes[KVCL_STORE_SIZES_MAX];
     kvcl_status_t       status;
     size_t              n_sizes;
-    int                 checksum;
+    int                 checksum, join;
 
-    if (!PyArg_ParseTuple(args, "OOOOOpOOz:_open", &comm_arg, &cache_arg, &entries, &dram, &block, &checksum, &replicas,
-                          &events, &params.nvme) ||
+    if (!PyArg_ParseTuple(args, "OOOOOpOOzp:_open", &comm_arg, &cache_arg, &entries, &dram, &block, &checksum,
+                          &replicas, &events, &params.nvme, &join) ||
         (kvpy_u64(replicas, "replicas", UINT64_MAX, &params.replicas) != 0) ||
         ((events != Py_None) && (kvpy_u64(events, "events", UINT64_MAX, &params.events) != 0)) ||
         (kvpy_u64(entries, "dir_entries", UINT64_MAX, &params.dir_entries) != 0) ||
@@ -64,7 +65,7 @@ static PyObject *store_open(PyObject *cls, PyObject *args)
         ((cache_arg != Py_None) && ((cache = kvpy_obj_arg(cache_arg, kvpy_cache_type, comm->ctx)) == NULL))) {
         return NULL;
     }
-    params.flags = (checksum ? 0 : KVCL_STORE_NO_CHECKSUM) |
+    params.flags = (checksum ? 0 : KVCL_STORE_NO_CHECKSUM) | (join ? KVCL_STORE_JOIN : 0) |
                    (((events != Py_None) && (params.events == 0)) ? KVCL_STORE_NO_EVENTS : 0);
     params.cache         = (cache != NULL) ? cache->handle : NULL;
     params.block_bytes   = sizes[0];
@@ -426,7 +427,7 @@ PyTypeObject *kvpy_make_store(void)
 {
     static PyMethodDef methods[64] = {
         {"_open", store_open, METH_VARARGS | METH_CLASS,
-         "_open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events, nvme)"},
+         "_open(comm, cache, dir_entries, dram_bytes, block_bytes, checksum, replicas, events, nvme, join)"},
         {"_tenant", store_tenant, METH_VARARGS, "_tenant(number[, secret])"},
         {"match", store_match, METH_O, "match(keys): the number of leading keys that somebody has. Blocks."},
         {"exists", store_exists, METH_O, "exists(keys): a list, whether somebody has each key. Blocks."},

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Stores to which processes come, while others put and get, and are killed.
+#   gate   each case once, over shared memory or TCP
+#   night  each case over both, 5 seeds
+set -eu
+: "${top_builddir:?}"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+head -c 32 /dev/urandom >"$tmp/secret"
+chmod 600 "$tmp/secret"
+export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+passed=0 failed=0
+seed=${TEST_SEED:-$(date +%s)}
+cases="shm/come tcp/killed shm/refused"
+turns=1
+if [ "${TEST_RING:-gate}" != gate ]; then
+  cases="shm/come tcp/come shm/killed tcp/killed shm/refused"
+  turns=5
+fi
+while [ $turns -gt 0 ]; do
+  for case in $cases; do
+    echo "-- TEST_SEED=$seed KVCL_PATH=${case%/*}"
+    if KVCL_PATH=${case%/*} TEST_SEED=$seed timeout -k 10 200 "$top_builddir/test/multi/store_grow" "${case#*/}"; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+    fi
+  done
+  turns=$((turns - 1))
+  seed=$((seed + 1))
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
