@@ -17,7 +17,7 @@
 /* Tokens are hashed as they lie in memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token arrays are hashed in place");
 
-enum { KEY_DOMAIN_LEN = 16 };
+enum { KEY_DOMAIN_LEN = 16, KEY_SHORT_LEN = 256 };
 
 static const char key_domain_root[] = "kvcl-key-root-01";
 static const char key_domain_block[] = "kvcl-key-block01";
@@ -58,12 +58,31 @@ static kvcl_status_t chain_check(const kvcl_key_t *parent, const uint32_t *token
     return KVCL_OK;
 }
 
+/* A block's key before its tag. What is short is hashed by one call, which costs less than three. */
+static void hash_block(const kvcl_key_t *prev, const uint32_t *tokens, size_t n, kvcl_key_t *key)
+{
+    uint8_t      all[KEY_SHORT_LEN];
+    const size_t head = KEY_DOMAIN_LEN + sizeof(prev->bytes);
+    struct iovec parts[3];
+
+    if (n <= (sizeof(all) - head) / sizeof(*tokens)) {
+        memcpy(all, key_domain_block, KEY_DOMAIN_LEN);
+        memcpy(all + KEY_DOMAIN_LEN, prev->bytes, sizeof(prev->bytes));
+        memcpy(all + head, tokens, n * sizeof(*tokens));
+        kvcl_sha256(all, head + (n * sizeof(*tokens)), key->bytes);
+        return;
+    }
+    parts[0] = part(key_domain_block, KEY_DOMAIN_LEN);
+    parts[1] = part(prev->bytes, sizeof(prev->bytes));
+    parts[2] = part(tokens, n * sizeof(*tokens));
+    kvcl_sha256_iov(parts, 3, key->bytes);
+}
+
 kvcl_status_t kvcl_key_chain(const kvcl_key_t *parent, uint64_t first_block, const uint32_t *tokens, size_t n_tokens,
                              size_t tokens_per_block, kvcl_key_t *keys, size_t cap, size_t *n_p)
 {
     kvcl_status_t status = chain_check(parent, tokens, n_tokens, tokens_per_block, n_p);
     kvcl_key_t prev, key;
-    struct iovec parts[3];
     size_t i, n;
 
     if (status != KVCL_OK) {
@@ -82,11 +101,8 @@ kvcl_status_t kvcl_key_chain(const kvcl_key_t *parent, uint64_t first_block, con
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "keys is NULL");
     }
     prev = *parent;
-    parts[0] = part(key_domain_block, KEY_DOMAIN_LEN);
-    parts[1] = part(prev.bytes, sizeof(prev.bytes));
     for (i = 0; i < n; ++i) {
-        parts[2] = part(tokens + (i * tokens_per_block), tokens_per_block * sizeof(*tokens));
-        kvcl_sha256_iov(parts, 3, key.bytes);
+        hash_block(&prev, tokens + (i * tokens_per_block), tokens_per_block, &key);
         if (((first_block + i) % KVCL_KEY_TAG_BLOCKS) != 0) {
             memcpy(key.bytes, prev.bytes, 2);
         }

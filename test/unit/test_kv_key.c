@@ -53,6 +53,23 @@ START_TEST(chain_matches_independent_vectors)
 }
 END_TEST
 
+START_TEST(blocks_of_any_length_match_independent_vectors)
+{
+    static const size_t      lens[] = {52, 53, 140}; /* up to 52 tokens are hashed in one piece */
+    static const char *const hex[]  = {"b27f533ac8c594315d05a5ceb284a4ca7a171c3316fad3fdbe40c1ba021e0dc3",
+                                       "5295bfa4caba48068cb61043db1b7b2655b1997ad304749fbaf3c1081e2cf136",
+                                       "beff3326e3143d9d49a89ea9098b583d1b50a0a761c5c85bd4f3d03f43f4e230"};
+    kvcl_key_t key;
+    size_t i, n;
+
+    for (i = 0; i < 3; ++i) {
+        ck_assert_int_eq(kvcl_key_chain(&root, 0, tokens, lens[i], lens[i], &key, 1, &n), KVCL_OK);
+        ck_assert_uint_eq(n, 1);
+        expect(&key, hex[i]);
+    }
+}
+END_TEST
+
 START_TEST(string_and_empty_root_match_independent_vectors)
 {
     kvcl_key_t key;
@@ -212,6 +229,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, NULL);
     tcase_add_test(tc, chain_matches_independent_vectors);
+    tcase_add_test(tc, blocks_of_any_length_match_independent_vectors);
     tcase_add_test(tc, string_and_empty_root_match_independent_vectors);
     tcase_add_test(tc, tag_is_shared_by_groups_of_sixteen);
     tcase_add_test(tc, continuing_a_chain_anywhere_gives_the_same_keys);

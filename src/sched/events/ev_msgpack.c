@@ -133,12 +133,27 @@ bool kvcl_mp_next(kvcl_mp_t *mp, kvcl_mp_item_t *item)
     return (head < 0xc0) ? bytes(mp, item, KVCL_MP_BYTES, head & 31) : of_head(mp, item, head);
 }
 
+/* Bytes of a value that has always as many, by its first byte; 0: look at it. Lists of numbers are long. */
+static unsigned fixed(uint8_t head)
+{
+    if ((head < 0x80) || (head >= 0xe0)) {
+        return 1;
+    }
+    return ((head >= 0xcc) && (head <= 0xd3)) ? 1 + (1u << (head & 3)) : 0;
+}
+
 bool kvcl_mp_skip(kvcl_mp_t *mp)
 {
     kvcl_mp_item_t item;
     uint64_t       left = 1; /* values still to come; each takes a byte at least */
+    unsigned       size;
 
     for (; left > 0; --left) {
+        size = (mp->pos != mp->end) ? fixed(*mp->pos) : 0;
+        if ((size > 0) && (size <= kvcl_mp_left(mp))) {
+            mp->pos += size;
+            continue;
+        }
         if (!kvcl_mp_next(mp, &item)) {
             return false;
         }
@@ -154,8 +169,21 @@ bool kvcl_mp_u32(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p)
 {
     kvcl_mp_item_t item;
 
-    if ((mp->pos != mp->end) && (*mp->pos < 0x80)) { /* as most small numbers are */
-        *value_p = *mp->pos++;
+    const uint8_t  *p = mp->pos;
+
+    if ((p != mp->end) && (*p < 0x80)) { /* as most small numbers are */
+        ++mp->pos;
+        *value_p = *p;
+        return *p <= most;
+    }
+    if ((kvcl_mp_left(mp) >= 5) && (*p == 0xce)) { /* and tokens of a large vocabulary */
+        mp->pos += 5;
+        *value_p = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
+        return *value_p <= most;
+    }
+    if ((kvcl_mp_left(mp) >= 3) && (*p == 0xcd)) {
+        mp->pos += 3;
+        *value_p = (uint32_t)p[1] << 8 | p[2];
         return *value_p <= most;
     }
     if (!kvcl_mp_next(mp, &item) || (item.kind != KVCL_MP_UINT) || (item.number > most)) {
