@@ -187,7 +187,7 @@ static void remember(kvcl_job_t *job)
     if ((out->verdict != KVCL_SCHED_GO) || ((job->req.flags & KVCL_SCHED_DRY) != 0)) {
         return;
     }
-    kvcl_learn_give(&job->s->learn.inst[out->prefill], job->now_s, out->busy_s);
+    kvcl_learn_give(&job->s->learn, out->prefill, job->now_s, out->busy_s);
     kvcl_replicate_done(job);
     request = (kvcl_followed_t){.id         = job->req.id,
                                 .prefill    = out->prefill,

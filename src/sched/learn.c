@@ -11,6 +11,7 @@
 enum { ENOUGH = 8, HALVE_AT = 4096 };
 
 static const double STEP       = 0.05;  /* of the exponential mean, when enough is known */
+static const double MEAN_STEP = 0.02; /* of the mean prefill */
 static const double ERROR_STEP = 0.02;  /* of the error's quantile */
 static const double ERROR_SHARE = 0.9;  /* that quantile */
 
@@ -138,8 +139,11 @@ double kvcl_learn_past(const kvcl_learn_inst_t *inst, double now_s)
     return inst->past_s * kvcl_learn_left(now_s - inst->past_at);
 }
 
-void kvcl_learn_give(kvcl_learn_inst_t *inst, double now_s, double seconds)
+void kvcl_learn_give(kvcl_learn_t *learn, uint32_t id, double now_s, double seconds)
 {
-    inst->past_s  = kvcl_learn_past(inst, now_s) + seconds;
-    inst->past_at = now_s;
+    kvcl_learn_inst_t *inst = &learn->inst[id];
+
+    inst->past_s   = kvcl_learn_past(inst, now_s) + seconds;
+    inst->past_at  = now_s;
+    learn->mean_s += ((learn->mean_s > 0) ? MEAN_STEP : 1) * (seconds - learn->mean_s);
 }

@@ -36,6 +36,7 @@ typedef struct kvcl_learn {
     kvcl_learn_inst_t *inst; /* [n] by id */
     uint32_t          n;
     kvcl_factor_t     ttft;  /* of the cluster: what the queue predictions are worth */
+    double            mean_s; /* of prefills given of late; 0: none was */
     kvcl_lengths_t    lengths[KVCL_SCHED_CLASSES];
 } kvcl_learn_t;
 
@@ -57,6 +58,6 @@ double kvcl_learn_left(double age_s);
 
 /** Work that an instance was given of late, halved every minute. */
 double kvcl_learn_past(const kvcl_learn_inst_t *inst, double now_s);
-void   kvcl_learn_give(kvcl_learn_inst_t *inst, double now_s, double seconds);
+void   kvcl_learn_give(kvcl_learn_t *learn, uint32_t inst, double now_s, double seconds);
 
 #endif

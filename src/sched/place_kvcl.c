@@ -1,9 +1,9 @@
 /*
  * KVCL's placement. Each instance compares computing with fetching, block by block, while the fetch overlaps its queue:
  * max(queue, fetch) + prefill. There is no threshold. Runs are gathered from several holders. Three prices keep one
- * request from costing the others more than it gains: work, for the seconds of prefill that others then wait for, by
- * the share of instances that are busy; price, for the transfers of a sender that a fetch slows down; room, for a copy
- * that stays and drives other blocks out of the pool. Pure.
+ * request from costing the others more than it gains: work, for the seconds of prefill that others then wait for;
+ * price, for the transfers of a sender that a fetch slows down; room, for a copy that stays and drives others out of the
+ * pool, which are prefilled again. Seconds of prefill cost the more the longer the queues are. Pure.
  */
 #include "config.h"
 #include "sched/gather.h"
@@ -12,14 +12,17 @@
 
 enum { WORK, PRICE, ROOM, HOLDERS, REPLICATE };
 
-static double busy_share(const kvcl_job_t *job)
+/* Requests that wait at an instance, in the mean: seconds of its queue over those of a prefill of late. A second of
+ * prefill that is put into a queue delays about as many. */
+static double waiting(const kvcl_job_t *job)
 {
-    uint32_t i, busy = 0;
+    double   queue = 0;
+    uint32_t i;
 
     for (i = 0; i < job->n_cand; ++i) {
-        busy += (job->cand[i].queue_s > 0) ? 1 : 0;
+        queue += kvcl_job_inst(job, &job->cand[i])->queue_s;
     }
-    return (double)busy / job->n_cand;
+    return (job->s->learn.mean_s > 0) ? queue / (job->n_cand * job->s->learn.mean_s) : 0;
 }
 
 /* The least that a candidate can cost: all that can be fetched is there already. */
@@ -33,9 +36,9 @@ static double bound(const kvcl_job_t *job, const kvcl_gather_t *gather, const kv
 
 static void place(kvcl_job_t *job, const double *arg)
 {
-    const kvcl_prices_t prices = {.work   = 1 + (arg[WORK] * busy_share(job)),
-                                  .sender = arg[PRICE],
-                                  .room   = arg[ROOM]};
+    const double        weight = 1 + (arg[WORK] * waiting(job));
+    const kvcl_prices_t idle   = {.work = 1, .sender = arg[PRICE], .room = arg[ROOM]};
+    const kvcl_prices_t prices = {.work = weight, .sender = arg[PRICE], .room = weight * arg[ROOM]};
     kvcl_gather_t gather;
     kvcl_reach_t  reach;
     kvcl_cand_t   *cand;
@@ -65,17 +68,18 @@ static void place(kvcl_job_t *job, const double *arg)
     kvcl_pick_least(job);
     job->keep = true;
     kvcl_gather_pieces(job, &gather, &job->cand[job->pick]);
-    kvcl_replicate(job, &prices, arg[REPLICATE]);
+    kvcl_replicate(job, &idle, arg[REPLICATE]);
 }
 
 const kvcl_policy_t kvcl_policy_place_kvcl = {
     .name   = "kvcl",
     .kind   = KVCL_POLICY_PREFILL,
-    .desc   = "the least max(queue, fetch) + prefill; work=0.3, price=0.25 of senders, room=8 in pools; holders=4",
+    .desc   = "the least max(queue, fetch) + prefill; work=1, price=0.25 of senders, room=5 in pools; holders=4, "
+              "replicate=60 s",
     .source = "KVCL, contrib/doc/scheduling",
-    .keys   = {{"work", 0.3, 0, 100},
+    .keys   = {{"work", 1, 0, 100},
                {"price", 0.25, 0, 1e6},
-               {"room", 8, 0, 1e6},
+               {"room", 5, 0, 1e6},
                {"holders", 4, 1, KVCL_GATHER_HOLDERS},
                {"replicate", 60, 0, 1e6}},
     .place  = place};

@@ -145,6 +145,26 @@ START_TEST(a_price_for_the_sender_moves_the_choice)
 }
 END_TEST
 
+START_TEST(a_copy_costs_more_room_the_longer_the_queues)
+{
+    scene_t scene;
+
+    scene_open(&scene, "prefill=kvcl:work=1:room=1:price=0", 2);
+    all_links(&scene, 1e7);
+    ck_assert_uint_eq(scene_decide(&scene), 0); /* a prefill of 1 s */
+    scene_hold(&scene, 0, 0, 8);
+    scene.inst[0].queue_s = 1;
+    scene.inst[1].queue_s = 0.9; /* 1.95 times: 0.9 + (0.2 + 0.08) x 1.95 against 1 + 0.2 x 1.95 */
+    ck_assert_uint_eq(scene_decide(&scene), 0);
+    scene_near(scene.out.score, 1 + (0.2 * 1.95));
+    scene_near(scene.out.runner_score, 0.9 + (0.28 * 1.95));
+    scene.inst[0].queue_s = 1.2; /* 2.05 */
+    ck_assert_uint_eq(scene_decide(&scene), 1);
+    ck_assert_uint_eq(scene.out.fetch_tokens, 800);
+    scene_close(&scene);
+}
+END_TEST
+
 START_TEST(work_that_others_wait_for_moves_the_choice)
 {
     scene_t scene;
@@ -156,12 +176,16 @@ START_TEST(work_that_others_wait_for_moves_the_choice)
     scene.inst[1].queue_s = 0.01;
     ck_assert_uint_eq(scene_decide(&scene), 1);
     scene_close(&scene);
-    scene_open(&scene, "prefill=kvcl:work=0.3:room=0", 2);
+    scene_open(&scene, "prefill=kvcl:work=1:room=0", 2);
     all_links(&scene, 1e3);
+    ck_assert_uint_eq(scene_decide(&scene), 0); /* a prefill of 1 s */
+    scene_near(scene.out.busy_s, 1);
     scene_hold(&scene, 0, 0, 8);
-    scene.inst[0].queue_s = 0.85; /* 0.85 + 0.26 against 0.01 + 1.3 */
+    scene.inst[0].queue_s = 0.85; /* 0.43 requests wait: 0.85 + 0.2 x 1.43 against 0.01 + 1.43 */
     scene.inst[1].queue_s = 0.01;
     ck_assert_uint_eq(scene_decide(&scene), 0);
+    scene_near(scene.out.score, 0.85 + (0.2 * 1.43));
+    scene_near(scene.out.runner_score, 0.01 + 1.43);
     scene_close(&scene);
 }
 END_TEST
@@ -260,6 +284,7 @@ int main(void)
     tcase_add_test(tcase, busy_senders_share_and_the_receiver_limits);
     tcase_add_test(tcase, a_price_for_the_sender_moves_the_choice);
     tcase_add_test(tcase, work_that_others_wait_for_moves_the_choice);
+    tcase_add_test(tcase, a_copy_costs_more_room_the_longer_the_queues);
     tcase_add_test(tcase, a_copy_pays_for_its_room);
     tcase_add_test(tcase, no_block_and_instance_is_better);
     suite_add_tcase(suite, tcase);
