@@ -127,7 +127,8 @@ KVCL_API kvcl_status_t kvcl_alltoall(kvcl_comm_h comm, const void *in, size_t le
  * As kvcl_alltoall with parts of several lengths: in_lens[r] bytes at in + in_offs[r] go to rank r, which gets them as
  * its out_lens[s] bytes at out + out_offs[s], s being the sender: both ranks of a pair must name the same length, 0
  * included. Each list has an entry for each rank, and is read during the call only; without offsets (NULL) the parts
- * lie one behind another, in the order of ranks. Parts of in may overlap, those of out must not.
+ * lie one behind another, in the order of ranks. Parts of in may overlap, those of out must not, and none of in one of
+ * out. With offsets the parts may be in memory of any number of buffers, of which in and out name the first ones.
  */
 KVCL_API kvcl_status_t kvcl_alltoallv(kvcl_comm_h comm, const void *in, const uint64_t *in_lens,
                                       const uint64_t *in_offs, void *out, const uint64_t *out_lens,

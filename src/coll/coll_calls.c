@@ -197,7 +197,7 @@ static kvcl_status_t start_alltoallv(kvcl_coll_call_t *call, kvcl_coll_parts_t *
 {
     const size_t     size   = (size_t)call->comm->size;
     uint64_t         *offs  = calloc(2 * size, sizeof(*offs));
-    kvcl_coll_span_t *spans = calloc(size, sizeof(*spans));
+    kvcl_coll_span_t *spans = calloc(2 * size, sizeof(*spans));
     kvcl_status_t    status = KVCL_OK;
 
     if ((offs == NULL) || (spans == NULL)) {

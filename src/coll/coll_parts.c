@@ -44,9 +44,9 @@ static int compare_spans(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* The parts of one side, in order: do they share a byte? spans: room for them. @return the bytes up to their end. */
+/* The parts of one side, in order of their beginnings: do they share a byte? */
 static kvcl_status_t check_parts(const kvcl_coll_call_t *call, const char *name, const uint64_t *lens,
-                                 const uint64_t *offs, bool apart, kvcl_coll_span_t *spans, kvcl_coll_span_t *all_p)
+                                 const uint64_t *offs, bool apart, kvcl_coll_span_t *spans, size_t *n_p)
 {
     size_t n = 0, i;
     int    r;
@@ -62,15 +62,32 @@ static kvcl_status_t check_parts(const kvcl_coll_call_t *call, const char *name,
         }
     }
     qsort(spans, n, sizeof(*spans), compare_spans);
-    *all_p = (n > 0) ? spans[0] : (kvcl_coll_span_t){0, 0};
-    for (i = 1; i < n; ++i) {
-        if (apart && (spans[i].from < spans[i - 1].to)) {
+    for (i = 1; apart && (i < n); ++i) {
+        if (spans[i].from < spans[i - 1].to) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: two parts of %s overlap at %llu", call->name, name,
                              (unsigned long long)spans[i].from);
         }
-        all_p->to = (spans[i].to > all_p->to) ? spans[i].to : all_p->to;
     }
+    *n_p = n;
     return KVCL_OK;
+}
+
+/* Does a part of in share a byte with one of out? Those of in, which may overlap, and of out are in order. */
+static bool they_meet(uintptr_t in, const kvcl_coll_span_t *from, size_t n_from, uintptr_t out,
+                      const kvcl_coll_span_t *to, size_t n_to)
+{
+    uint64_t end = 0; /* of all parts of in that begin before the end of this part of out */
+    size_t   i, j = 0;
+
+    for (i = 0; i < n_to; ++i) {
+        for (; (j < n_from) && (in + from[j].from < out + to[i].to); ++j) {
+            end = (in + from[j].to > end) ? in + from[j].to : end;
+        }
+        if (end > out + to[i].from) {
+            return true;
+        }
+    }
+    return false;
 }
 
 kvcl_status_t kvcl_coll_parts_check(const kvcl_coll_call_t *call, kvcl_coll_span_t *spans)
@@ -78,25 +95,38 @@ kvcl_status_t kvcl_coll_parts_check(const kvcl_coll_call_t *call, kvcl_coll_span
     const kvcl_coll_parts_t *parts  = call->parts;
     const uint64_t          give   = parts->send_lens[call->comm->rank], take = parts->recv_lens[call->comm->rank];
     const uintptr_t         in     = (uintptr_t)call->in, out = (uintptr_t)call->buf;
-    kvcl_coll_span_t        from   = {0, 0}, to = {0, 0};
-    kvcl_status_t           status = check_parts(call, "in", parts->send_lens, parts->send_offs, false, spans, &from);
+    kvcl_coll_span_t        *from  = spans, *to = spans + call->comm->size;
+    size_t                  n_from = 0, n_to = 0;
+    kvcl_status_t           status = check_parts(call, "in", parts->send_lens, parts->send_offs, false, from, &n_from);
 
     if (status == KVCL_OK) {
-        status = check_parts(call, "out", parts->recv_lens, parts->recv_offs, true, spans, &to);
+        status = check_parts(call, "out", parts->recv_lens, parts->recv_offs, true, to, &n_to);
     }
     if (status != KVCL_OK) {
         return status;
     }
-    if (((from.to > 0) && (in == 0)) || ((to.to > 0) && (out == 0))) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", call->name, ((from.to > 0) && (in == 0)) ? "in"
-                                                                                                            : "out");
+    if (((n_from > 0) && (in == 0)) || ((n_to > 0) && (out == 0))) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s is NULL", call->name, ((n_from > 0) && (in == 0)) ? "in"
+                                                                                                           : "out");
     }
     if (give != take) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: this rank gives itself %llu bytes and takes %llu", call->name,
                          (unsigned long long)give, (unsigned long long)take);
     }
-    if ((from.to > 0) && (to.to > 0) && (in + from.from < out + to.to) && (out + to.from < in + from.to)) {
+    if (they_meet(in, from, n_from, out, to, n_to)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: in and out overlap: give it two buffers", call->name);
     }
     return KVCL_OK;
+}
+
+uint64_t kvcl_coll_parts_bytes(const kvcl_coll_parts_t *parts, int n)
+{
+    uint64_t given = 0, taken = 0;
+    int      r;
+
+    for (r = 0; r < n; ++r) {
+        given += parts->send_lens[r];
+        taken += parts->recv_lens[r];
+    }
+    return (given > taken) ? given : taken;
 }

@@ -134,7 +134,9 @@ static kvcl_status_t set_buffers(const kvcl_coll_call_t *call, kvcl_coll_op_t *o
     op->in       = kvcl_coll_has_two_buffers(call->kind) ? call->in : call->buf;
     op->total    = bytes.recv;
     op->in_total = bytes.send;
-    op->payload  = (bytes.recv > bytes.send) ? bytes.recv : bytes.send;
+    op->payload  = (call->parts != NULL)      ? kvcl_coll_parts_bytes(call->parts, call->comm->size)
+                   : (bytes.recv > bytes.send) ? bytes.recv
+                                               : bytes.send;
     op->reduce   = call->reduce;
     op->elem     = call->elem;
     if (op->plan->alg->regions != NULL) {

@@ -42,8 +42,10 @@ kvcl_coll_span_t kvcl_coll_parts_span(const uint64_t *lens, const uint64_t *offs
 /** offs of parts that lie one behind another. */
 kvcl_status_t    kvcl_coll_parts_place(const kvcl_coll_call_t *call, const char *name, const uint64_t *lens,
                                        uint64_t *offs) KVCL_MUST_CHECK;
-/** call->parts. spans: room for one of each rank. */
+/** call->parts. spans: room for two of each rank. */
 kvcl_status_t    kvcl_coll_parts_check(const kvcl_coll_call_t *call, kvcl_coll_span_t *spans) KVCL_MUST_CHECK;
+/** The bytes of all parts of the side that has more. */
+uint64_t         kvcl_coll_parts_bytes(const kvcl_coll_parts_t *parts, int n);
 
 /** What performs calls with KVCL_ON_DEVICE: a room above this one. As kvcl_coll_post. */
 typedef kvcl_status_t (*kvcl_coll_on_device_fn_t)(kvcl_coll_call_t *call, kvcl_req_h *req_p);

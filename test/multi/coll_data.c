@@ -229,6 +229,40 @@ static void alltoallv_once(world_t *w, size_t mean, bool spread)
     free(out);
 }
 
+/* Parts of in and of out in turn, in one buffer. They may not meet: too_near. */
+static void alltoallv_woven(world_t *w, size_t len, bool too_near)
+{
+    const size_t  size = (size_t)w->size;
+    uint64_t      *lens = calloc(4 * size, sizeof(*lens)), *offs = lens + (2 * size);
+    unsigned char *buf = malloc(2 * len * size);
+    kvcl_req_h    req = NULL;
+    kvcl_status_t status;
+    int           i;
+
+    for (i = 0; i < w->size; ++i) {
+        lens[i] = lens[size + (size_t)i] = len;
+        offs[size + (size_t)i]           = 2 * (size_t)i * len;
+        offs[i]                          = offs[size + (size_t)i] + len;
+        fill(buf + offs[i], len, w->rank, i);
+    }
+    offs[size - 1] -= too_near ? 1 : 0;
+    status = DO(kvcl_alltoallv(w->comm, buf, lens, offs, buf, lens + size, offs + size, NULL, &req));
+    CHECK(w, status == (too_near ? KVCL_ERR_INVALID_PARAM : KVCL_OK), "%zu: %s", len, kvcl_status_text(status));
+    for (i = 0; (i < w->size) && !too_near; ++i) {
+        CHECK(w, holds(buf + offs[size + (size_t)i], len, i, w->rank), "%zu from %d", len, i);
+        CHECK(w, holds(buf + offs[i], len, w->rank, i), "%zu for %d has changed", len, i);
+    }
+    free(lens);
+    free(buf);
+}
+
+static void alltoallv_of_woven_parts(world_t *w)
+{
+    alltoallv_woven(w, 100, false);
+    alltoallv_woven(w, 300000, false);
+    alltoallv_woven(w, 100, true);
+}
+
 static void alltoallv_of_all_lengths(world_t *w)
 {
     size_t i;
@@ -480,6 +514,7 @@ int main(int argc, char **argv)
         CASE(reduce_scatter_of_all_lengths),
         CASE(alltoall_of_all_lengths),
         CASE(alltoallv_of_all_lengths),
+        CASE(alltoallv_of_woven_parts),
         CASE(alltoallv_of_lengths_that_differ),
         CASE(gather_to_every_root),
         CASE(scatter_from_every_root),
