@@ -335,6 +335,11 @@ class Comm(_kvcl.Comm):
                                   timeout, stream)
         return self._collective(Request(), Kind.ALLTOALL, 0, buffer, out, 0, 0, timeout, stream)
 
+    def exchange(self, given: Sequence[Any], taken: Sequence[Any], *, timeout: Optional[float] = None) -> Request[None]:
+        """all_to_all() of one buffer of the host for each rank, or None: given[r] goes to rank r, taken[r] gets what
+        that gives, of the same length. Buffers of given may overlap. No byte is copied to put them together."""
+        return self._exchange_parts(Request(), tuple(given), tuple(taken), timeout)
+
     def all_gather_into(self, buffer: Any, out: Any, *, timeout: Optional[float] = None,
                         stream: int = 0) -> Request[None]:
         """Every rank's buffer, in out."""

@@ -165,6 +165,42 @@ def exchanges():
             assert torch.equal(part, whole[RANK * 3000:(RANK + 1) * 3000])
 
 
+def lists_in_place():
+    """Tensors of gather, scatter and all_to_all that have holes, or are the rank's own."""
+    def views(count):
+        return [torch.zeros(count, 2)[:, 0] for _ in range(SIZE)]
+
+    for count in COUNTS:
+        for root in range(SIZE):
+            out = views(count) if RANK == root else None
+            if out is not None:
+                out[RANK] = data(torch.float32, count)
+            dist.gather(out[RANK] if out is not None else data(torch.float32, count), out, root)
+            assert RANK != root or all(torch.equal(out[r], ((torch.arange(count) * 7 + r * 3) % 3 + 1).float())
+                                       for r in range(SIZE))
+            given = [data(torch.float32, 2 * count, r)[::2] for r in range(SIZE)] if RANK == root else None
+            got = given[RANK] if given is not None else views(count)[0]
+            dist.scatter(got, given, root)
+            want = ((torch.arange(2 * count) * 7 + root * 3 + RANK) % 3 + 1).float()[::2]
+            assert torch.equal(got, want), (count, root)
+        out = views(count)
+        dist.all_to_all(out, [data(torch.float32, 2 * count, r)[::2] for r in range(SIZE)])
+        for r in range(SIZE):
+            assert torch.equal(out[r], ((torch.arange(2 * count) * 7 + r * 3 + RANK) % 3 + 1).float()[::2])
+    for wrong in ([torch.zeros(2)] * SIZE, [torch.zeros(3, dtype=torch.int32)] * SIZE, [torch.zeros(3)] * (SIZE - 1)):
+        try:
+            dist.distributed_c10d._get_default_group().gather([wrong], [torch.zeros(3)], _rooted(RANK))
+            raise AssertionError("tensors that do not fit were taken")
+        except ValueError:
+            pass
+
+
+def _rooted(root):
+    opts = dist.GatherOptions()
+    opts.rootRank = root
+    return opts
+
+
 def messages():
     peer = (RANK + 1) % SIZE
     for count in (0, 1, 100000):
@@ -232,7 +268,7 @@ def main():
                             timeout=datetime.timedelta(seconds=50))
     assert dist.get_backend() == "kvcl"
     gloo = dist.new_group(backend="gloo")
-    for part in (reductions, long_ones, movements, exchanges, messages, objects, the_rest):
+    for part in (reductions, long_ones, movements, exchanges, lists_in_place, messages, objects, the_rest):
         part()
     dist.barrier()
     dist.destroy_process_group()

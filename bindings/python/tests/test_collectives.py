@@ -6,6 +6,8 @@ import struct
 
 import pytest
 
+import kvcl
+
 from conftest import run_ranks
 
 LETTERS = {"u8": "B", "i8": "b", "u16": "H", "i16": "h", "u32": "I", "i32": "i", "u64": "Q", "i64": "q", "f16": "e",
@@ -74,6 +76,10 @@ def test_exchanges():
         world.all_to_all(b"".join(text(me, r)[:given[r]] for r in range(size)), out, lengths=given,
                          out_lengths=given).wait()
         assert out == b"".join(text(r, me)[:given[r]] for r in range(size))
+        taken = [bytearray(length) for length in given]  # each in memory of its own
+        taken[me] = None
+        world.exchange([None if r == me else text(me, r)[:given[r]] for r in range(size)], taken).wait()
+        assert all(r == me or taken[r] == text(r, me)[:given[r]] for r in range(size))
         for root in range(size):
             out = bytearray(size * part)
             world.gather(root, text(me, root), out if me == root else None).wait()
@@ -99,6 +105,15 @@ def test_wrong_arguments(ctx):
         world.all_to_all(data, bytearray(8), lengths=[8], out_lengths=[4])
     with pytest.raises(ValueError, match="lengths and out_lengths, or neither"):
         world.all_to_all(data, bytearray(8), lengths=[8])
+    with pytest.raises(ValueError, match="exchange: 1 buffers are needed, one for each rank"):
+        world.exchange([data, data], [bytearray(8)])
+    with pytest.raises(BufferError):
+        world.exchange([data], [b"12345678"])
+    with pytest.raises(kvcl.InvalidParam, match="gives itself 8 bytes and takes 4"):
+        world.exchange([data], [bytearray(4)])
+    with pytest.raises(kvcl.InvalidParam, match="in and out overlap"):
+        world.exchange([memoryview(data)[:4]], [memoryview(data)[3:7]])
+    world.exchange([None], [None]).wait()
     with pytest.raises(ValueError, match="whole elements"):
         world.all_reduce(bytearray(7), dtype="f32")
     with pytest.raises(ValueError, match="does not reduce f64"):

@@ -184,3 +184,65 @@ PyObject *kvpy_comm_exchange(PyObject *self, PyObject *args)
     PyBuffer_Release(&take);
     return done;
 }
+
+/* A buffer for each rank, or None. From bufs[0] on; lens and offs: of each, with offs from the lowest address on, which
+ * *base_p is. */
+static int take_parts(PyObject *list, unsigned how, Py_ssize_t n, kvpy_buf_t *bufs, uint64_t *lens, uint64_t *offs,
+                      void **base_p)
+{
+    uintptr_t  first = UINTPTR_MAX;
+    Py_ssize_t i;
+
+    if (!PyTuple_Check(list) || (PyTuple_Size(list) != n)) {
+        PyErr_Format(PyExc_ValueError, "exchange: %zd buffers are needed, one for each rank, None: nothing", n);
+        return -1;
+    }
+    for (i = 0; i < n; ++i) {
+        PyObject *item = PyTuple_GetItem(list, i);
+
+        if ((item != Py_None) && (kvpy_buf_take(item, how, &bufs[i]) != 0)) {
+            return -1;
+        }
+        lens[i] = bufs[i].len;
+        first   = ((lens[i] > 0) && ((uintptr_t)bufs[i].ptr < first)) ? (uintptr_t)bufs[i].ptr : first;
+    }
+    for (i = 0; i < n; ++i) {
+        offs[i] = (lens[i] > 0) ? (uintptr_t)bufs[i].ptr - first : 0;
+    }
+    *base_p = (first < UINTPTR_MAX) ? (void *)first : NULL;
+    return 0;
+}
+
+/* _exchange_parts(request, given, taken, timeout): tuples of buffers of the host. */
+PyObject *kvpy_comm_exchange_parts(PyObject *self, PyObject *args)
+{
+    PyObject      *request, *given, *taken, *timeout, *done = NULL;
+    args_t        a = {.comm = (kvpy_obj_t *)self};
+    void          *in, *out;
+    kvcl_status_t status;
+    uint64_t      *words;
+    Py_ssize_t    n;
+    kvpy_op_t     *op;
+
+    if (!PyArg_ParseTuple(args, "OOOO:_exchange_parts", &request, &given, &taken, &timeout) ||
+        ((op = kvpy_op_new(request, "exchange", a.comm, timeout, &a.params)) == NULL)) {
+        return NULL;
+    }
+    n            = kvcl_comm_size(a.comm->handle);
+    words        = calloc((size_t)n, 4 * sizeof(*words));
+    op->values   = calloc((size_t)n, 2 * sizeof(*op->values));
+    op->n_values = (op->values != NULL) ? 2 * (size_t)n : 0;
+    if ((words == NULL) || (op->values == NULL)) {
+        (void)PyErr_NoMemory();
+        kvpy_op_free(op);
+    } else if ((take_parts(given, 0, n, op->values, words, words + n, &in) != 0) ||
+               (take_parts(taken, KVPY_WRITE, n, op->values + n, words + (2 * n), words + (3 * n), &out) != 0)) {
+        kvpy_op_free(op);
+    } else {
+        KVPY_POST(op, status, kvcl_alltoallv(a.comm->handle, in, words, words + n, out, words + (2 * n),
+                                             words + (3 * n), &a.params, &op->req));
+        done = kvpy_op_posted(op, status);
+    }
+    free(words);
+    return done;
+}

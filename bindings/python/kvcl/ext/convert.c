@@ -223,13 +223,13 @@ static bool u32s_of_list(PyObject *list, uint32_t **values_p, size_t *n_p)
     while ((values != NULL) && (i < n) && u32_of_int(PyList_GetItem(list, i), &values[i])) {
         ++i;
     }
-    if ((values == NULL) || (i < n)) {
-        free(values);
-        return false;
-    }
     *values_p = values;
     *n_p      = (size_t)n;
-    return true;
+    if ((values != NULL) && (i == n)) {
+        return true;
+    }
+    free(values);
+    return false;
 }
 
 int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
@@ -238,12 +238,9 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
     uint32_t *values;
     uint64_t value;
     size_t   i, n;
-    int      found;
+    int      found = (PyList_CheckExact(arg) && u32s_of_list(arg, values_p, n_p))
+                         ? 1 : u32s_from_buffer(arg, what, values_p, n_p);
 
-    if (PyList_CheckExact(arg) && u32s_of_list(arg, values_p, n_p)) {
-        return 0;
-    }
-    found = u32s_from_buffer(arg, what, values_p, n_p);
     if (found != 0) {
         return (found > 0) ? 0 : -1;
     }
@@ -263,15 +260,14 @@ int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
         PyErr_NoMemory();
         return -1;
     }
-    for (i = 0; i < n; ++i) {
-        if (kvpy_u64(PyTuple_GetItem(seq, (Py_ssize_t)i), what, UINT32_MAX, &value) != 0) {
-            free(values);
-            Py_DECREF(seq);
-            return -1;
-        }
+    for (i = 0; (i < n) && (kvpy_u64(PyTuple_GetItem(seq, (Py_ssize_t)i), what, UINT32_MAX, &value) == 0); ++i) {
         values[i] = (uint32_t)value;
     }
     Py_DECREF(seq);
+    if (i < n) {
+        free(values);
+        return -1;
+    }
     *values_p = values;
     *n_p      = n;
     return 0;
@@ -323,18 +319,15 @@ static int keys_packed(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
     }
     *n_p    = buf.len / sizeof(kvcl_key_t);
     *keys_p = (buf.len % sizeof(kvcl_key_t) == 0) ? malloc(buf.len + 1) : NULL;
-    if (*keys_p == NULL) {
-        if (buf.len % sizeof(kvcl_key_t) != 0) {
-            PyErr_Format(PyExc_ValueError, "packed keys have 32 bytes each; %zu is no multiple", buf.len);
-        } else {
-            PyErr_NoMemory();
-        }
-        kvpy_buf_drop(&buf);
-        return -1;
+    if (*keys_p != NULL) {
+        memcpy(*keys_p, buf.ptr, *n_p * sizeof(kvcl_key_t));
+    } else if (buf.len % sizeof(kvcl_key_t) != 0) {
+        PyErr_Format(PyExc_ValueError, "packed keys have 32 bytes each; %zu is no multiple", buf.len);
+    } else {
+        PyErr_NoMemory();
     }
-    memcpy(*keys_p, buf.ptr, *n_p * sizeof(kvcl_key_t));
     kvpy_buf_drop(&buf);
-    return 0;
+    return (*keys_p != NULL) ? 0 : -1;
 }
 
 /* As u32s_of_list(). */
@@ -347,13 +340,13 @@ static bool keys_of_list(PyObject *list, kvcl_key_t **keys_p, size_t *n_p)
     while ((keys != NULL) && (i < n) && key_of_bytes(PyList_GetItem(list, i), &keys[i])) {
         ++i;
     }
-    if ((keys == NULL) || (i < n)) {
-        free(keys);
-        return false;
-    }
     *keys_p = keys;
     *n_p    = (size_t)n;
-    return true;
+    if ((keys != NULL) && (i == n)) {
+        return true;
+    }
+    free(keys);
+    return false;
 }
 
 int kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
@@ -362,11 +355,11 @@ int kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
     kvcl_key_t *keys;
     size_t     i, n;
 
-    if (PyList_CheckExact(arg) && keys_of_list(arg, keys_p, n_p)) {
-        return 0;
-    }
     if (PyObject_CheckBuffer(arg)) {
         return keys_packed(arg, keys_p, n_p);
+    }
+    if (PyList_CheckExact(arg) && keys_of_list(arg, keys_p, n_p)) {
+        return 0;
     }
     seq = PySequence_Tuple(arg);
     if (seq == NULL) {
@@ -379,14 +372,13 @@ int kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)
         PyErr_NoMemory();
         return -1;
     }
-    for (i = 0; i < n; ++i) {
-        if (key_of(PyTuple_GetItem(seq, (Py_ssize_t)i), &keys[i]) != 0) {
-            free(keys);
-            Py_DECREF(seq);
-            return -1;
-        }
+    for (i = 0; (i < n) && (key_of(PyTuple_GetItem(seq, (Py_ssize_t)i), &keys[i]) == 0); ++i) {
     }
     Py_DECREF(seq);
+    if (i < n) {
+        free(keys);
+        return -1;
+    }
     *keys_p = keys;
     *n_p    = n;
     return 0;

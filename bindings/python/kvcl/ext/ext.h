@@ -199,7 +199,7 @@ typedef struct kvpy_op {
     size_t           n_blocks;
     uint8_t          *copies;   /* copies of a put into a store; NULL: none */
     size_t           n_copies;
-    kvpy_buf_t       *values;   /* user memory of a store's values */
+    kvpy_buf_t       *values;   /* user memory of a store's values, or of an exchange's parts */
     size_t           n_values;
     kvcl_recv_info_t info;
     bool             has_info;
@@ -337,6 +337,7 @@ PyObject           *kvpy_context_event_fd(PyObject *self, PyObject *none);
 PyObject           *kvpy_context_phase(PyObject *self, PyObject *arg);
 PyObject           *kvpy_comm_collective(PyObject *self, PyObject *args);
 PyObject           *kvpy_comm_exchange(PyObject *self, PyObject *args);
+PyObject           *kvpy_comm_exchange_parts(PyObject *self, PyObject *args);
 extern PyMethodDef kvpy_store_admin_methods[], kvpy_store_value_methods[], kvpy_store_post_methods[],
     kvpy_store_part_methods[]; /* of Store */
 int                kvpy_store_keys(kvpy_obj_t *store, PyObject *arg, kvcl_key_t **keys_p, size_t *n_p); /* if open */

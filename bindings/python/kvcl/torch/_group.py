@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from .. import ANY_SOURCE, Comm, Context, Request
 from ._live import Live, whole
-from ._tensors import bytes_of, one_of, op_of, root_of, stream_of
+from ._tensors import bytes_of, handed, one_of, op_of, root_of, stream_of
 from ._work import Finisher, Message, Work
 
 
@@ -172,12 +172,16 @@ class Group(dist.ProcessGroup):
         after.append(give_back)
         return buffer[:size]
 
+    @staticmethod
+    def _check(like: torch.Tensor, parts: Sequence[torch.Tensor], what: str) -> None:
+        if any(p.numel() != like.numel() or p.dtype != like.dtype for p in parts):
+            raise ValueError(f"{what}: a list of tensors of {like.numel()} elements of {like.dtype} is needed, one for "
+                             "each rank")
+
     def _parts(self, like: torch.Tensor, parts: Sequence[torch.Tensor], what: str,
                after: List[Callable[[], Any]]) -> torch.Tensor:
         """A row for each of the ranks that take part, whose tensors these are."""
-        if any(p.numel() != like.numel() or p.dtype != like.dtype for p in parts):
-            raise ValueError(f"{what}: a list of {self.size()} tensors of {like.numel()} elements of {like.dtype} is "
-                             "needed, one for each rank")
+        self._check(like, parts, what)
         if like.device.type != "cpu":  # torch keeps freed memory of a device itself
             return torch.empty((len(parts), like.numel()), dtype=like.dtype, device=like.device)
         flat = self._borrow(len(parts) * like.numel() * like.element_size(), after)
@@ -195,6 +199,21 @@ class Group(dist.ProcessGroup):
         for row, part in zip(flat, parts):
             row.copy_(part.reshape(-1))
         return flat
+
+    def _swap(self, given: Sequence[Optional[torch.Tensor]], taken: Sequence[Optional[torch.Tensor]], opts: Any,
+              after: List[Callable[[], Any]]) -> Request[None]:
+        """Tensors of the host for and from each rank that takes part, in their own memory."""
+        sources = [None if one is None else bytes_of(one.contiguous()) for one in given]
+        targets = [None if one is None else bytes_of(self._into(one, after)) for one in taken]
+        me = self._live.comm.rank
+        source, target = sources[me], targets[me]
+        if source is not None and target is not None and source.data_ptr() == target.data_ptr():
+            sources[me] = targets[me] = None  # it has its own already
+        return self._live.post(Comm.exchange, list(map(handed, sources)), list(map(handed, targets)),
+                               timeout=self._limit(opts))
+
+    def _nobody(self) -> List[Optional[torch.Tensor]]:
+        return [None] * self._live.comm.size
 
     def allgather(self, outputs: List[List[torch.Tensor]], tensors: List[torch.Tensor],
                   opts: Any = None) -> Work:
@@ -218,6 +237,12 @@ class Group(dist.ProcessGroup):
         after: List[Callable[[], Any]] = []
         here = root_of(opts) == self.rank()
         parts = self._live.pick(outputs[0], "gather") if here else []
+        if tensor.device.type == "cpu":
+            self._check(tensor, parts, "gather")
+            given = self._nobody()
+            given[root] = tensor
+            request = self._swap(given, parts if here else self._nobody(), opts, after)
+            return Work(self, [request], list(outputs[0]) if here else [], after)
         flat = self._parts(tensor, parts, "gather", after) if here else None
         request = self._live.post(Comm.gather, root, bytes_of(tensor.contiguous()),
                                   None if flat is None else bytes_of(flat), timeout=self._limit(opts),
@@ -228,8 +253,14 @@ class Group(dist.ProcessGroup):
     def scatter(self, outputs: List[torch.Tensor], tensors: List[List[torch.Tensor]],
                 opts: Any = None) -> Work:
         output, after = one_of(outputs), []  # type: ignore[var-annotated]
-        root = self._live.root(root_of(opts))
-        flat = self._take(output, tensors[0], "scatter", after) if root_of(opts) == self.rank() else None
+        root, here = self._live.root(root_of(opts)), root_of(opts) == self.rank()
+        if output.device.type == "cpu":
+            parts = self._live.pick(tensors[0], "scatter") if here else self._nobody()
+            self._check(output, [one for one in parts if one is not None], "scatter")
+            taken = self._nobody()
+            taken[root] = output
+            return Work(self, [self._swap(parts, taken, opts, after)], [output], after)
+        flat = self._take(output, tensors[0], "scatter", after) if here else None
         request = self._live.post(Comm.scatter, root, None if flat is None else bytes_of(flat),
                                   bytes_of(self._into(output, after)), timeout=self._limit(opts),
                                   stream=stream_of(output))
@@ -308,8 +339,11 @@ class Group(dist.ProcessGroup):
 
     def _exchange(self, outputs: List[torch.Tensor], tensors: List[torch.Tensor], opts: Any,
                   result: List[torch.Tensor], after: List[Callable[[], Any]]) -> Work:
-        """Tensors of any lengths, by way of one buffer on each side."""
+        """Tensors of any lengths; on a device by way of one buffer on each side."""
         targets, sources = self._live.pick(outputs, "all_to_all"), self._live.pick(tensors, "all_to_all")
+        if outputs[0].device.type == "cpu":
+            steps: List[Callable[[], Any]] = []
+            return Work(self, [self._swap(sources, targets, opts, steps)], list(result), [*steps, *after])
         lengths = [t.numel() * t.element_size() for t in targets]
         flat = torch.empty(sum(lengths), dtype=torch.uint8, device=outputs[0].device)
         source = torch.cat([bytes_of(t.contiguous()) for t in sources])
@@ -325,12 +359,12 @@ class Group(dist.ProcessGroup):
 
     def send(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor = one_of(tensors).contiguous()
-        return Message(self, [self.comm.send_bytes(rank, tag & 0xffffffff, bytes_of(tensor),
+        return Message(self, [self.comm.send_bytes(rank, tag & 0xffffffff, handed(bytes_of(tensor)),
                                                    timeout=self._timeout.total_seconds())], [tensor])
 
     def recv(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor, after = one_of(tensors), []  # type: ignore[var-annotated]
-        request = self.comm.recv_bytes(rank, tag & 0xffffffff, bytes_of(self._into(tensor, after)),
+        request = self.comm.recv_bytes(rank, tag & 0xffffffff, handed(bytes_of(self._into(tensor, after))),
                                        timeout=self._timeout.total_seconds())
         return Message(self, [request], [tensor], after)
 

@@ -6,6 +6,7 @@ from typing import Any, Callable, List, Sequence, Tuple, TypeVar
 import torch
 
 from .. import Comm, KvclError, RankFailed, Request, TimedOut, Unsupported
+from ._tensors import handed
 
 _T = TypeVar("_T")
 
@@ -26,9 +27,9 @@ class Live:
         self.whole = self.ranks == list(range(size))
 
     def post(self, call: Callable[..., Request[_T]], *args: Any, **kwargs: Any) -> Request[_T]:
-        """Begin a collective, a method of Comm."""
+        """Begin a collective, a method of Comm. Tensors are handed over as their bytes."""
         try:
-            return call(self.comm, *args, **kwargs)
+            return call(self.comm, *map(handed, args), **{name: handed(value) for name, value in kwargs.items()})
         except RankFailed:
             self.revoke()
             raise

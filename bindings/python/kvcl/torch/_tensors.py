@@ -25,7 +25,24 @@ def root_of(opts: Any) -> int:
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.device.type not in ("cpu", "cuda") or tensor.is_sparse:
         raise ValueError(f"the kvcl backend takes dense tensors on the CPU or a CUDA device, not on {tensor.device}")
-    return tensor.detach().reshape(-1).view(torch.uint8)
+    flat = tensor.detach().reshape(-1)
+    if flat.stride(0) != 1:  # of one element, which any stride may follow
+        flat = flat.as_strided(flat.shape, (1,))
+    return flat.view(torch.uint8)
+
+
+try:
+    import numpy as _numpy
+except ImportError:
+    _numpy = None  # type: ignore[assignment]
+
+
+def handed(value: Any) -> Any:
+    """What is handed to the library for bytes_of(): on the CPU NumPy's view, whose address costs 5 us less than that of
+    a tensor (DLPack). Anything else as it is."""
+    if _numpy is not None and isinstance(value, torch.Tensor) and value.device.type == "cpu":
+        return value.numpy()
+    return value
 
 
 def stream_of(tensor: torch.Tensor) -> int:

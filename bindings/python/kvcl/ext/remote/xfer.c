@@ -169,6 +169,7 @@ PyMethodDef kvpy_xfer_methods[] = {
      "_copy(request, put, rank, cache, local, remote, remote_cache, timeout, stream, notify, background, signal)"},
     {"_bcast", comm_bcast, METH_VARARGS, "_bcast(request, root, cache, selection, timeout)"},
     {"_exchange", kvpy_comm_exchange, METH_VARARGS, "_exchange(request, in, in_lens, out, out_lens, timeout)"},
+    {"_exchange_parts", kvpy_comm_exchange_parts, METH_VARARGS, "_exchange_parts(request, given, taken, timeout)"},
     {"_collective", kvpy_comm_collective, METH_VARARGS,
      "_collective(request, kind, root, in, out, dtype, reduce, timeout)"},
     {NULL, NULL, 0, NULL}};
