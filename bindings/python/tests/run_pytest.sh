@@ -48,6 +48,6 @@ LD_LIBRARY_PATH=$top_builddir/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH LD_LIBRARY_PATH PYTHONDONTWRITEBYTECODE top_builddir
 cd "$tmp"
-# Not exec: the trap cleans up.
-env ${preload:+"LD_PRELOAD=$preload"} "$PYTHON" -X dev -m pytest -q -p no:cacheprovider --rootdir "$here/tests" "$@" \
-  "$here/tests"
+# Not exec: the trap cleans up. TEST_TRACES: where the traceback of a test that hangs goes (conftest.py).
+TEST_TRACES=3 env ${preload:+"LD_PRELOAD=$preload"} "$PYTHON" -X dev -m pytest -q -p no:cacheprovider \
+  --rootdir "$here/tests" "$@" "$here/tests" 3>&2
