@@ -24,6 +24,7 @@ set -u
 here=$(cd "$top_srcdir/bindings/python" && pwd)
 build=$(cd "$top_builddir" && pwd)
 passed=0 failed=0 skipped=0
+CHUNKS=8 # of 128 tokens, in the prompts of lmcache_vllm.py
 skip() { echo "SKIP: $*"; skipped=$((skipped + 1)); }
 ok() { echo "ok   $*"; passed=$((passed + 1)); }
 no() { echo "FAIL $*"; failed=$((failed + 1)); }
@@ -152,10 +153,44 @@ part_bench() {
   ok "bench (load $(cut -d' ' -f1 /proc/loadavg))"
 }
 
+# ports: five free ones in a row: of LMCache's server, its HTTP, KVCL's counters (of two contexts), kvcl_serve's HTTP.
+ports() {
+  "$PYTHON" - <<'END'
+import random, socket
+while True:
+    first, free = random.randrange(20000, 32000), True
+    for port in range(first, first + 5):
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                free = False
+    if free:
+        break
+print(first)
+END
+}
+
+# stored PORT N: wait until the store whose counters are at this port has N blocks, as LMCache stores behind a request.
+stored() {
+  "$PYTHON" - "$@" <<'END'
+import re, sys, time, urllib.request
+until = time.monotonic() + 300
+while True:
+    text = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics", timeout=60).read().decode()
+    there = sum(float(n) for n in re.findall(r"^kvcl_store_blocks(?:{[^}]*})? (\S+)", text, re.M))
+    if there >= int(sys.argv[2]):
+        break
+    if time.monotonic() > until:
+        sys.exit(f"{there:g} blocks are stored, {sys.argv[2]} should be")
+    time.sleep(0.1)
+END
+}
+
 # start_server STEP [OPTIONS]: LMCache's server over KVCL; its store's tier is a file that survives it.
 start_server() {
   tier="{\"pool\":\"64M\",\"block\":\"256K\",\"nvme\":\"$tmp/tier:64M\"}"
-  timeout 1800 "$E/lmcache" server --supported-transfer-mode auto --host localhost --port "$port" --chunk-size 128 \
+  KVCL_METRICS=127.0.0.1:$((port + 2)) timeout 1800 "$E/lmcache" server --supported-transfer-mode auto --host localhost --port "$port" --chunk-size 128 \
     --l1-size-gb 1 --eviction-policy LRU --http-port "$((port + 1))" --l2-adapter \
     "$(plugin "${2-$tier}")" >"$tmp/server.$1" 2>&1 &
   server=$!
@@ -177,14 +212,14 @@ stop_server() {
 part_vllm() {
   has vllm "$E/python" vllm lmcache torch || return
   model vllm || return
-  port=$((20000 + $$ % 10000))
+  port=$(ports)
   timeout 900 "$E/python" "$here/tests/engines/lmcache_vllm.py" "$model" base.json >base.log 2>&1 ||
     { tail -n 20 base.log; no "vllm: alone"; return; }
   for step in store load; do
     start_server $step || { no "vllm: LMCache's server"; return; }
     timeout 900 "$E/python" "$here/tests/engines/lmcache_vllm.py" "$model" $step.json "$port" >$step.log 2>&1 ||
       { tail -n 20 $step.log "server.$step"; no "vllm: $step"; stop_server; return; }
-    sleep 2 # LMCache stores behind the request
+    [ $step = load ] || stored $((port + 2)) $CHUNKS || { no "vllm: not all was stored"; stop_server; return; }
     stop_server
   done
   if "$E/python" - <<'END'
@@ -205,7 +240,7 @@ END
 # Starts a kvcl_serve, which writes its address into the file store.
 start_serve() {
   rm -f store
-  "$build/src/tools/kvcl_serve" --block 256K --pool 64M --clients store >>serve.log 2>&1 &
+  "$build/src/tools/kvcl_serve" --block 256K --pool 64M --http $((port + 4)) --clients store >>serve.log 2>&1 &
   serve=$!
   while [ ! -s store ]; do
     kill -0 $serve 2>/dev/null || { tail -n 5 serve.log; return 1; }
@@ -229,7 +264,7 @@ lost_steps() {
   $vllm lost.base.json >lost.base.log 2>&1 || return 1
   start_serve && start_server lost.1 "$over" || return 1
   $vllm lost.1.json "$port" >lost.1.log 2>&1 || return 1
-  sleep 2 # LMCache stores behind the request
+  stored $((port + 4)) $CHUNKS || return 1
   stop_server
   start_server lost.2 "$over" || return 1
   kill -KILL $serve
@@ -248,7 +283,7 @@ part_lost() {
   has lost "$E/python" vllm lmcache torch || return
   [ -e "$build/src/tools/kvcl_serve" ] || { skip "lost: kvcl_serve was not built"; return; }
   model lost || return
-  port=$((20000 + $$ % 10000))
+  port=$(ports)
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
   export KVCL_SECRET_FILE="$tmp/secret"
   if lost_steps; then
@@ -329,6 +364,7 @@ part_apart() {
     ok "engines of SGLang, prefill and decode apart: $(grep -c '^ok' apart.log) checks"
   else
     tail -n 20 apart.log
+    grep -hE '^[A-Za-z]*(Error|Exception)\b' ./*.engine.log
     tail -n 5 ./*.engine.log
     no "engines of SGLang, prefill and decode apart"
   fi

@@ -23,11 +23,13 @@ for name, path in (("sglang", ""), ("sglang.srt", "/srt")):
 import torch  # noqa: E402
 from sglang.srt.mem_cache.hicache_storage import HiCacheFile, HiCacheStorageConfig  # noqa: E402
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool, MLATokenToKVPool  # noqa: E402
+from sglang.srt.mem_cache.pool_host import base  # noqa: E402
 from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost  # noqa: E402
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost  # noqa: E402
 from sglang.srt.mem_cache.storage.backend_factory import StorageBackendFactory  # noqa: E402
 
 PAGE = 64
+base.HICACHE_HOST_MEMORY_RESERVE_BYTES = 0  # else no pool is made where less than 10 GB are free
 
 
 def host_pool(kind, layout, layers, size, heads=2, dim=64):
