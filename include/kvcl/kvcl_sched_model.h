@@ -28,7 +28,7 @@
  * Inside its range a table takes the place of the formula; outside, the formula is used, or nothing is known. The
  * roofline: b = layers linear width^2 / (flops eff_linear), c = layers attention width / (flops eff_attention), a = 0,
  * d = kv_bytes / load, e = weight_bytes / (memory eff_memory), f = b, g = kv_bytes / (memory eff_memory).
- * The shipped models are in PREFIX/share/kvcl/models.
+ * The shipped models are in PREFIX/share/kvcl/models, or in ../share/kvcl/models of the folder of libkvcl.
  *
  * Thread: a model does not change once it is made; any thread may read it.
  */

@@ -158,21 +158,28 @@ print(kvcl.build())'
   is "$name: what needs no engine" in_env "$env/bin/python" -c '
 import kvcl.compat.mooncake, kvcl.lmcache, kvcl.sglang, kvcl.vllm'
   is "$name: what is loaded" loads_only_its_own "$env" $kind
-  for tool in info perf replay serve top; do
+  for tool in info perf replay serve sim top; do
     is "$name: kvcl_$tool" eval "in_env '$env/bin/kvcl_$tool' --version | grep -F '$version'"
   done
   is "$name: the tool finds its library" in_env "$env/bin/kvcl_info" --topology
+  is "$name: kvcl_sim finds a model" in_env "$env/bin/kvcl_sim" --requests 10
+  # shellcheck disable=SC2016
+  is "$name: kvcl.sched finds a model" in_env "$env/bin/python" -c '
+from kvcl import sched
+print(sched.model("llama3-70b-8xa800"))'
   is "$name: man pages" [ -e "$env/share/man/man1/kvcl_info.1" ]
   is "$name: pydoc" eval "in_env '$env/bin/python' -m pydoc kvcl | grep -q 'hit = store.match(keys)'"
   is "$name: two ranks by rendezvous" two_ranks "$env"
   if [ "${TEST_PMIX-1}" != 0 ] && command -v mpirun >/dev/null; then
     is "$name: two ranks by PMIx" under_mpirun "$env"
   fi
-  if command -v mypy >/dev/null; then
+  if ! command -v mypy >/dev/null; then
+    note "$name: no mypy (Debian: mypy)"
+  elif ! mypy --cache-dir "$tmp/mypy" --python-executable "$env/bin/python" -c pass >"$tmp/out" 2>&1; then
+    note "$name: $(mypy --version) reads no packages of this Python: $(tail -n 1 "$tmp/out")"
+  else
     is "$name: a typed program" mypy --strict --cache-dir "$tmp/mypy" --python-executable "$env/bin/python" \
       "$here/tests/caller.py"
-  else
-    note "$name: no mypy (Debian: mypy)"
   fi
 }
 

@@ -9,8 +9,8 @@ Settings (pip's --config-settings NAME=VALUE):
     configure  more options of configure, separated by spaces
     build      a folder where the same tree is configured and built already: nothing is compiled
 
-A wheel contains the package, libkvcl (kvcl/lib), the tools (kvcl/bin, and a console script for each) and the tools' man
-pages. hwloc, libcrypto, liburing and libmicrohttpd are the machine's: "make wheel" puts them inside, by auditwheel. The
+A wheel contains the package, libkvcl (kvcl/lib), the tools (kvcl/bin, and a console script for each), the scheduler's
+models (kvcl/share, where libkvcl looks beside itself) and the tools' man pages. hwloc, libcrypto, liburing and libmicrohttpd are the machine's: "make wheel" puts them inside, by auditwheel. The
 libraries of UCX stay outside in both kinds. Nothing links PMIx, CUDA and NCCL.
 """
 
@@ -135,6 +135,8 @@ def _files(folder: Path, kind: str, strip: bool) -> Dict[str, bytes]:
     files["kvcl/_tools.py"] = (HERE / "_tools.py").read_bytes()
     if kind == UCX_PACKAGE:
         files["kvcl/_tools.py"] = files["kvcl/_tools.py"].replace(b"NEEDS_LIBUCX = False", b"NEEDS_LIBUCX = True")
+    for model in sorted((TOP / "contrib/sched").glob("*.model")):
+        files[f"kvcl/share/kvcl/models/{model.name}"] = model.read_bytes()
     data = f"kvcl-{_version()}.data/data/share/man/man1"
     for tool in TOOLS:
         files[f"{data}/{tool}.1"] = (TOP / "src/tools" / f"{tool}.1").read_bytes()

@@ -5,6 +5,7 @@
 #include "sched/predict/model.h"
 #include "base/error.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +13,38 @@
 
 enum { FILE_BYTES_MAX = 16 << 20, PATH_BYTES = 4096 };
 
+/* ../share/kvcl/models of the folder of this code: of libkvcl, or of a tool. A wheel has them there, and so has a tree
+ * that was moved after its installation. "": not known. */
+static void models_beside(char *dir, size_t len)
+{
+    static const char here;
+    Dl_info           info;
+    const char        *end;
+
+    dir[0] = '\0';
+    if ((dladdr(&here, &info) != 0) && (info.dli_fname != NULL)) {
+        end = strrchr(info.dli_fname, '/');
+        if (end != NULL) {
+            (void)snprintf(dir, len, "%.*s/../share/kvcl/models", (int)(end - info.dli_fname), info.dli_fname);
+        }
+    }
+}
+
+/* A file of this path, else one of this name, with .model or without, in the folders of models. */
 static FILE *open_any(const char *path, char *found, size_t len)
 {
-    const size_t             n        = (strchr(path, '/') == NULL) ? 3 : 1;
-    FILE                     *file    = NULL;
-    size_t                   i;
+    char       beside[PATH_BYTES];
+    const char *const dirs[] = {KVCL_MODELS_DIR, beside};
+    FILE       *file = fopen(path, "re");
+    size_t     i;
 
-    for (i = 0; (file == NULL) && (i < n); ++i) {
-        if (i == 0) {
-            (void)snprintf(found, len, "%s", path);
-        } else {
-            (void)snprintf(found, len, "%s/%s%s", KVCL_MODELS_DIR, path, (i == 1) ? "" : ".model");
-        }
+    (void)snprintf(found, len, "%s", path);
+    if ((file != NULL) || (strchr(path, '/') != NULL)) {
+        return file;
+    }
+    models_beside(beside, sizeof(beside));
+    for (i = 0; (file == NULL) && (i < 4); ++i) {
+        (void)snprintf(found, len, "%s/%s%s", dirs[i / 2], path, (i % 2 == 0) ? "" : ".model");
         file = fopen(found, "re");
     }
     return file;
