@@ -24,7 +24,6 @@ typedef enum {
     BREAK_STALE_SENDER,    /* messages of excluded processes are taken */
     BREAK_NO_WALK,         /* blocks are not listed at new homes */
     BREAK_ASK_NEW,         /* keys are looked up at new homes at once */
-    BREAK_OLD_PROCESS,     /* an entry of a slot's earlier process is taken for the present one's */
     BREAK_END
 } break_t;
 

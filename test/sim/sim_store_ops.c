@@ -286,7 +286,7 @@ static void take_fetch(proc_t *p, const mail_t *mail)
 {
     part_t *part = &parts[index_of(p)];
     bool   is    = (mail->loc.slot < part->n_slots) &&
-                   ((mail->loc.incarnation == (uint16_t)p->incarnation) || (broken == BREAK_OLD_PROCESS));
+                   (mail->loc.incarnation == (uint16_t)p->incarnation);
     mail_t *back = post(p, sim.procs[mail->from].slot, MAIL_FETCH_REPLY);
 
     is           = is && (part->held[part->key_of[mail->loc.slot]] == mail->loc.slot + 1);
@@ -325,8 +325,7 @@ static void take_mail(proc_t *p, const mail_t *mail)
         }
         break;
     case MAIL_WITHDRAW:
-        if (((mail->loc.incarnation == (uint16_t)p->incarnation) || (broken == BREAK_OLD_PROCESS)) &&
-            (part->held[mail->key] == mail->loc.slot + 1)) {
+        if ((mail->loc.incarnation == (uint16_t)p->incarnation) && (part->held[mail->key] == mail->loc.slot + 1)) {
             part->held[mail->key] = 0;
         }
         break;

@@ -251,17 +251,11 @@ kvcl_dir_loc_t loc_of(const proc_t *p, unsigned key)
                             .slot = parts[index_of(p)].held[key] - 1u};
 }
 
-/* Is the entry's process the one that has its slot now? */
-static bool is_present(const part_t *part, const kvcl_dir_loc_t *loc)
-{
-    return (part->incs[loc->rank] == loc->incarnation) || (broken == BREAK_OLD_PROCESS);
-}
-
 kvcl_status_t list_here(const proc_t *p, unsigned key, const kvcl_dir_loc_t *loc)
 {
     part_t        *part  = &parts[index_of(p)];
     kvcl_status_t status = kvcl_home_may_change(&part->home, &keys[key], !has_lease(p));
-    bool          lives  = (loc->rank < SLOTS) && is_present(part, loc);
+    bool          lives  = (loc->rank < SLOTS) && (part->incs[loc->rank] == loc->incarnation);
 
     return (status != KVCL_OK) ? status : lives ? kvcl_home_list(&part->home, &keys[key], loc) : KVCL_ERR_STALE;
 }
@@ -296,7 +290,7 @@ unsigned look_up(const proc_t *p, unsigned key, kvcl_dir_loc_t *locs)
     unsigned     n     = kvcl_dir_table_find(&part->table, &keys[key], locs), kept = 0, i;
 
     for (i = 0; i < n; ++i) {
-        if (is_present(part, &locs[i])) {
+        if (part->incs[locs[i].rank] == locs[i].incarnation) {
             locs[kept++] = locs[i];
         }
     }
