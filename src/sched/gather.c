@@ -228,7 +228,7 @@ void kvcl_gather_reach(const kvcl_job_t *job, const kvcl_gather_t *gather, const
         }
         if (!holds_it(seg, cand->inst)) {
             rate   = rate_of(seg, bandwidth, (double)inst->recvs, &k, &wait);
-            wait   = (prices->sender * wait) + (prices->room / bandwidth);
+            wait   = (prices->sender * wait) + prices->room;
             bytes  = kvcl_job_bytes(job, from, seg->end);
             t      = slow * bytes / rate;
             for (hidden = hidden_blocks(cand, fetch, t, seg->end - from), last = hidden + 2;

@@ -36,7 +36,7 @@ typedef struct kvcl_reach {
 typedef struct kvcl_prices {
     double work;   /* of a second of prefill, itself included */
     double sender; /* of a second that the other transfers of a sender lose */
-    double room;   /* of a second of fetching: what is fetched stays, and takes the room of other blocks */
+    double room;   /* of a byte that is fetched: it stays, and takes the room of other blocks */
 } kvcl_prices_t;
 
 /** @a holder: the most holders of a segment, at least 1. */

@@ -2,8 +2,8 @@
  * KVCL's placement. Each instance compares computing with fetching, block by block, while the fetch overlaps its queue:
  * max(queue, fetch) + prefill. There is no threshold. Runs are gathered from several holders. Three prices keep one
  * request from costing the others more than it gains: work, for the seconds of prefill that others then wait for;
- * price, for the transfers of a sender that a fetch slows down; room, for a copy that stays and drives others out of the
- * pool, which are prefilled again. Seconds of prefill cost the more the longer the queues are. Pure.
+ * price, for the transfers of a sender that a fetch slows down; room, for a copy that stays and drives others out of
+ * the pool, which are prefilled again. Seconds of prefill cost the more the longer the queues are. Pure.
  */
 #include "config.h"
 #include "sched/gather.h"
@@ -11,6 +11,7 @@
 #include "sched/replicate.h"
 
 enum { WORK, PRICE, ROOM, HOLDERS, REPLICATE };
+enum { USUAL_TOKENS = 8192 };
 
 /* Requests that wait at an instance, in the mean: seconds of its queue over those of a prefill of late. A second of
  * prefill that is put into a queue delays about as many. */
@@ -25,6 +26,16 @@ static double waiting(const kvcl_job_t *job)
     return (job->s->learn.mean_s > 0) ? queue / (job->n_cand * job->s->learn.mean_s) : 0;
 }
 
+/* Seconds for each byte of KV that is computed, of a prompt of usual length: what a copy drives out is worth about as
+ * much. 0: not known. */
+static double computed(const kvcl_job_t *job)
+{
+    const kvcl_cand_t *cand   = &job->cand[0];
+    const double      seconds = kvcl_model_prefill(kvcl_job_model(job, kvcl_job_inst(job, cand)), USUAL_TOKENS, 0);
+
+    return ((seconds > 0) && (job->kv_bytes > 0)) ? seconds * cand->factor / (USUAL_TOKENS * job->kv_bytes) : 0;
+}
+
 /* The least that a candidate can cost: all that can be fetched is there already. */
 static double bound(const kvcl_job_t *job, const kvcl_gather_t *gather, const kvcl_cand_t *cand, double work)
 {
@@ -37,8 +48,9 @@ static double bound(const kvcl_job_t *job, const kvcl_gather_t *gather, const kv
 static void place(kvcl_job_t *job, const double *arg)
 {
     const double        weight = 1 + (arg[WORK] * waiting(job));
-    const kvcl_prices_t idle   = {.work = 1, .sender = arg[PRICE], .room = arg[ROOM]};
-    const kvcl_prices_t prices = {.work = weight, .sender = arg[PRICE], .room = weight * arg[ROOM]};
+    const double        room   = arg[ROOM] * computed(job);
+    const kvcl_prices_t idle   = {.work = 1, .sender = arg[PRICE], .room = room};
+    const kvcl_prices_t prices = {.work = weight, .sender = arg[PRICE], .room = weight * room};
     kvcl_gather_t gather;
     kvcl_reach_t  reach;
     kvcl_cand_t   *cand;
@@ -74,12 +86,12 @@ static void place(kvcl_job_t *job, const double *arg)
 const kvcl_policy_t kvcl_policy_place_kvcl = {
     .name   = "kvcl",
     .kind   = KVCL_POLICY_PREFILL,
-    .desc   = "the least max(queue, fetch) + prefill; work=1, price=0.25 of senders, room=5 in pools; holders=4, "
+    .desc   = "the least max(queue, fetch) + prefill; work=1, price=0.25 of senders, room=0.15 in pools; holders=4, "
               "replicate=60 s",
     .source = "KVCL, contrib/doc/scheduling",
     .keys   = {{"work", 1, 0, 100},
                {"price", 0.25, 0, 1e6},
-               {"room", 5, 0, 1e6},
+               {"room", 0.15, 0, 1e6},
                {"holders", 4, 1, KVCL_GATHER_HOLDERS},
                {"replicate", 60, 0, 1e6}},
     .place  = place};

@@ -62,7 +62,7 @@ static double gain(const kvcl_job_t *job, const kvcl_cand_t *cand, const trunk_t
     const double            bytes = kvcl_job_bytes(job, cand->own, trunk->depth);
     const double            rate  = kvcl_times_rate(job, from, to);
     const double            cost  = (prices->sender * (double)from->sends * bytes / kvcl_times_bandwidth(job, from)) +
-                                    ((1 - trunk->asked) * prices->room * bytes / kvcl_times_bandwidth(job, to));
+                                    ((1 - trunk->asked) * prices->room * bytes);
     const double computed = kvcl_job_prefill(job, cand, cand->own) - kvcl_job_prefill(job, cand, trunk->depth);
 
     return (rate > 0) ? (trunk->asked * ((bytes / rate < computed) ? bytes / rate : computed)) - cost : -1;
@@ -109,17 +109,31 @@ static void write_copies(kvcl_job_t *job, const trunk_t *trunk)
     }
 }
 
+/* Hits with which a copy can pay: at least one, and so many that a fetch from an idle sender, or computing, costs more
+ * than the copy's room. */
+static double hits_needed(const kvcl_job_t *job, const kvcl_prices_t *prices)
+{
+    const kvcl_cand_t *cand     = &job->cand[job->pick];
+    const double      bandwidth = kvcl_times_bandwidth(job, kvcl_job_inst(job, cand));
+    const double      compute   = kvcl_job_prefill(job, cand, 0) / kvcl_job_bytes(job, 0, job->blocks);
+    double            needed    = prices->room * bandwidth;
+
+    needed = (prices->room > needed * compute) ? prices->room / compute : needed;
+    return (needed > 1) ? needed : 1;
+}
+
 void kvcl_replicate(kvcl_job_t *job, const kvcl_prices_t *prices, double horizon)
 {
     uint32_t         depth[KVCL_HOT_DEPTHS], n = kvcl_hot_depths(job->blocks, depth);
     kvcl_hot_entry_t *hot = NULL;
     trunk_t          trunk;
-    double           hits;
+    double           hits, needed;
 
     job->count = (horizon > 0) && (job->req.keys != NULL);
-    if (!job->count || (job->n_cand < 2) || (job->kv_bytes <= 0)) {
+    if (!job->count || (job->n_cand < 2) || (job->kv_bytes <= 0) || (job->blocks == 0)) {
         return;
     }
+    needed = hits_needed(job, prices);
     for (; n > 0; --n) {
         hot = kvcl_hot_find(&job->s->hot, &job->req.keys[depth[n - 1] - 1]);
         if (hot == NULL) {
@@ -127,8 +141,8 @@ void kvcl_replicate(kvcl_job_t *job, const kvcl_prices_t *prices, double horizon
         }
         hits        = kvcl_hot_rate(hot, job->now_s) * horizon / job->n_cand;
         trunk.asked = hits / (1 + hits);
-        if (hits > prices->room) {
-            break; /* else there is no gain, even if the sender is idle */
+        if (hits > needed) {
+            break;
         }
     }
     if ((n == 0) || (hot->wait > job->now_s) || (kvcl_hot_copies(hot, job->now_s) >= job->n_cand)) {

@@ -141,7 +141,7 @@ START_TEST(a_hot_trunk_is_copied_to_those_without_it)
     kvcl_key_t             keys[10];
     const kvcl_sched_run_t *run;
 
-    open_hot(&scene, keys, "prefill=kvcl:room=2", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2", 30);
     scene.inst[2].queue_s = 1;
     scene.inst[3].queue_s = 0.5;
     run                   = until_replica(&scene);
@@ -171,7 +171,7 @@ START_TEST(what_is_under_way_is_not_copied_again)
     scene_t    scene;
     kvcl_key_t keys[10];
 
-    open_hot(&scene, keys, "prefill=kvcl:room=2", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2", 30);
     ck_assert_ptr_nonnull(until_replica(&scene));
     next_request(&scene, 0.5);
     ck_assert_ptr_null(replica(&scene));
@@ -185,7 +185,7 @@ START_TEST(copies_that_never_come_are_not_planned_for_ever)
     kvcl_key_t keys[10];
     unsigned   i, n = 0;
 
-    open_hot(&scene, keys, "prefill=kvcl:room=2", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2", 30);
     for (i = 0; i < 100; ++i) { /* ten seconds: half-lives do not matter */
         next_request(&scene, 0.1);
         n += (replica(&scene) != NULL) ? replica(&scene)->n : 0;
@@ -200,23 +200,23 @@ START_TEST(what_is_not_popular_busy_or_refused_is_not_copied)
     scene_t    scene;
     kvcl_key_t keys[10];
 
-    open_hot(&scene, keys, "prefill=kvcl:room=2", 0.5); /* 5 hits */
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2", 0.5); /* 5 hits */
     next_request(&scene, 1);
     ck_assert_ptr_null(replica(&scene));
     scene_close(&scene);
-    open_hot(&scene, keys, "prefill=kvcl:room=2:replicate=0", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2:replicate=0", 30);
     ck_assert_ptr_null(until_replica(&scene));
     scene_close(&scene);
-    open_hot(&scene, keys, "prefill=kvcl:room=2:price=1", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2:price=1", 30);
     scene.inst[0].sends = 40; /* its transfers would lose more than a copy gains */
     ck_assert_ptr_null(until_replica(&scene));
     scene_close(&scene);
-    open_hot(&scene, keys, "prefill=kvcl:room=2", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2", 30);
     scene.req.keys = NULL;
     (void)scene_decide(&scene);
     ck_assert_ptr_null(replica(&scene));
     scene_close(&scene);
-    open_hot(&scene, keys, "prefill=kvcl:room=2,admit=baseline", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.2,admit=baseline", 30);
     scene.req.ttft_s = 1e-6;
     next_request(&scene, 1);
     ck_assert_uint_eq(scene.out.verdict, KVCL_SCHED_REFUSE);
@@ -232,7 +232,7 @@ START_TEST(two_senders_feed_four)
     kvcl_key_t keys[10];
     uint32_t   i, n = 0;
 
-    open_hot(&scene, keys, "prefill=kvcl:room=1", 30);
+    open_hot(&scene, keys, "prefill=kvcl:room=0.1", 30);
     scene.n = 8;
     for (i = 0; i < 8; ++i) {
         scene.inst[i]             = (kvcl_sched_inst_t)KVCL_SCHED_INST_INIT;

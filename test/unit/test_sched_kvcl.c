@@ -149,7 +149,7 @@ START_TEST(a_copy_costs_more_room_the_longer_the_queues)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:work=1:room=1:price=0", 2);
+    scene_open(&scene, "prefill=kvcl:work=1:room=0.1:price=0", 2);
     all_links(&scene, 1e7);
     ck_assert_uint_eq(scene_decide(&scene), 0); /* a prefill of 1 s */
     scene_hold(&scene, 0, 0, 8);
@@ -194,7 +194,7 @@ START_TEST(a_copy_pays_for_its_room)
 {
     scene_t scene;
 
-    scene_open(&scene, "prefill=kvcl:work=0:room=8", 2);
+    scene_open(&scene, "prefill=kvcl:work=0:room=0.8", 2);
     all_links(&scene, 1e7); /* a block: 0.01 s to fetch, and 0.08 s for its room, against 0.1 s */
     scene_hold(&scene, 0, 0, 8);
     scene.inst[0].queue_s = 5;
@@ -203,7 +203,7 @@ START_TEST(a_copy_pays_for_its_room)
     scene_near(scene.out.score, 0.08 + 0.64 + 0.2);
     scene_near(scene.out.times.ttft_s, 0.08 + 0.2); /* a price is no time */
     scene_close(&scene);
-    scene_open(&scene, "prefill=kvcl:work=0:room=10", 2);
+    scene_open(&scene, "prefill=kvcl:work=0:room=1", 2);
     all_links(&scene, 1e7);
     scene_hold(&scene, 0, 0, 8);
     scene.inst[0].queue_s = 5;
