@@ -115,7 +115,11 @@ KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_M
  * last view stays, and each call returns when it knows that. Without this call kvcl_finalize() is a failure to the
  * others, known at once. Blocks; not from a callback; any other thread.
  *
- * It does not hand over the blocks of a store that only this rank holds: call kvcl_store_drain() first.
+ * Before it asks to go, it hands over its stores: its shards of the directory move to other ranks, which gets do not
+ * notice, and blocks of its pool that no other rank has move as by kvcl_store_drain(). It then waits, for 10 s at most,
+ * until blocks that are wanted in several copies have these without it. If something cannot be moved in the time given,
+ * it stays: the error sentence says what. Blocks of a cache that the program itself publishes are not moved. If all
+ * other ranks of a store leave as well, nothing is.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER.
  * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded);
  *         KVCL_ERR_INVALID_PARAM. An error of a hand-over, such as KVCL_ERR_TIMED_OUT: it stays a member, without the

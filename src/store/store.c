@@ -211,4 +211,5 @@ const kvcl_room_t kvcl_room_store = {
     .peer_reset   = peer_reset,
     .peer_closing = peer_closing,
     .view         = room_view,
+    .leave        = kvcl_grow_leave_all,
 };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stores to which processes come, while others put and get, and are killed.
+# Stores to which processes come, and that ranks leave, while others put and get, and are killed.
 #   gate   each case once, over shared memory or TCP
 #   night  each case over both, 5 seeds
 set -eu
@@ -11,10 +11,10 @@ chmod 600 "$tmp/secret"
 export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
 passed=0 failed=0
 seed=${TEST_SEED:-$(date +%s)}
-cases="shm/come tcp/killed shm/refused"
+cases="shm/come tcp/killed shm/leave tcp/struck shm/refused"
 turns=1
 if [ "${TEST_RING:-gate}" != gate ]; then
-  cases="shm/come tcp/come shm/killed tcp/killed shm/refused"
+  cases="shm/come tcp/come shm/killed tcp/killed shm/leave tcp/leave shm/struck tcp/struck shm/refused"
   turns=5
 fi
 while [ $turns -gt 0 ]; do

@@ -1,5 +1,6 @@
 /*
- * Stores to which processes come that have joined the job (KVCL_STORE_JOIN), while others put and get, and are killed.
+ * Stores to which processes come that have joined the job (KVCL_STORE_JOIN), and that ranks leave (kvcl_leave), while
+ * others put and get, and are killed.
  * All processes are forked here, and do what the parent tells them by memory that all share. In between they put new
  * keys, and get any key that was acknowledged before the get began: it must be found, with its bytes.
  *   store_grow [CASE]   prints "ok CASE ..." or "WRONG CASE ..."; exit 1 if it is wrong
@@ -7,11 +8,12 @@
  * come     3 ranks of 5 slots; two processes come at once; then rank 1 is killed, and another one comes in its slot;
  *          then rank 0 is killed. After each step all ranks look up all keys
  * killed   a process is killed while it comes, at a time by seed; another one comes in its slot
+ * leave    single copies: a rank leaves by kvcl_leave, then one that had come; nothing is lost at any time
+ * struck   two copies: while a rank leaves, another one is killed, at a time by seed; and one that leaves is killed
  * refused  other replicas, another block size, no store, no views
  */
+#include "grow_keys.h"
 #include "start_ranks.h"
-
-#include "base/rand.h"
 
 #include <kvcl/kvcl.h>
 
@@ -21,9 +23,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { SLOTS = 5, RANKS = 3, PROCS = 16, KEYS = 300, BLOCK = 4096, WORDS = BLOCK / 8, LONG_S = 60 };
+enum { SLOTS = 5, RANKS = 3, PROCS = 16, KEYS = 300, LONG_S = 60 };
 
-typedef enum { NOTHING, OPEN, JOIN, LOOK, COPIES, BEGIN, PAUSE, END } what_t;
+typedef enum { NOTHING, OPEN, JOIN, LOOK, COPIES, BEGIN, PAUSE, LEAVE, END } what_t;
 
 typedef struct proc {
     _Atomic int      ready, status, rank, asked, done, result;
@@ -64,34 +66,6 @@ static uint64_t now_ns(void)
 }
 
 /* ---- a process ---- */
-
-static kvcl_key_t key_of(int proc, unsigned i)
-{
-    kvcl_key_t key;
-    char       name[48];
-    int        len = snprintf(name, sizeof(name), "grow/%d/%u", proc, i);
-
-    kvcl_key_from_string(name, (size_t)len, &key);
-    return key;
-}
-
-static void expected(const kvcl_key_t *key, uint64_t *words)
-{
-    kvcl_rand_t rnd;
-    uint64_t    seed;
-    unsigned    i;
-
-    memcpy(&seed, key->bytes + 8, sizeof(seed));
-    kvcl_rand_seed(&rnd, seed);
-    for (i = 0; i < WORDS; ++i) {
-        words[i] = kvcl_rand_next(&rnd);
-    }
-}
-
-static kvcl_status_t wait_for(kvcl_status_t posted, kvcl_req_h *req)
-{
-    return (posted == KVCL_OK) ? kvcl_req_wait(*req, KVCL_WAIT_FOREVER) : posted;
-}
 
 static void put_next(me_t *me)
 {
@@ -211,6 +185,9 @@ static kvcl_status_t do_task(me_t *me)
     case PAUSE:
         me->works = false;
         return KVCL_OK;
+    case LEAVE:
+        me->works = false;
+        return kvcl_leave(me->ctx, UINT64_C(60000000000));
     default:
         return KVCL_OK;
     }
@@ -493,6 +470,61 @@ static bool case_killed(uint64_t seed)
     return finish("killed", right, seed);
 }
 
+/* After kvcl_leave() a process can only end. */
+static void let_end(int proc)
+{
+    ask(proc, END);
+    (void)waitpid(pids[proc], NULL, 0);
+    alive[proc] = false;
+}
+
+static bool case_leave(uint64_t seed)
+{
+    bool right = start(RANKS);
+    int  proc, i;
+
+    for (i = 0; i < PROCS; ++i) {
+        shared->procs[i].replicas = 1;
+    }
+    right = right && all_do(OPEN) && all_do(BEGIN) && comes_to_store(proc = come(-1)) && all_do(BEGIN);
+    if (right) {
+        usleep(300000); /* the one that came has blocks as well */
+        ask(1, LEAVE);
+        right = ends(1, KVCL_OK);
+        let_end(1);
+        right = right && all_do(LOOK);
+        ask(proc, LEAVE);
+        right = right && ends(proc, KVCL_OK);
+        let_end(proc);
+        right = right && all_do(LOOK) && all_do(PAUSE) && all_do(LOOK);
+    }
+    return finish("leave", right, seed);
+}
+
+static bool case_struck(uint64_t seed)
+{
+    bool        right = start(RANKS) && all_do(OPEN) && all_do(BEGIN) && comes_to_store(come(-1)) && all_do(BEGIN);
+    kvcl_rand_t rnd;
+
+    kvcl_rand_seed(&rnd, seed);
+    right = right && all_do(COPIES);
+    if (right) {
+        ask(1, LEAVE);
+        usleep((useconds_t)(kvcl_rand_next(&rnd) % 60000));
+        kill_proc(2);
+        right = ends(1, KVCL_OK);
+        let_end(1);
+        right = right && all_do(LOOK) && comes_to_store(come(1)) && all_do(BEGIN) && all_do(COPIES);
+    }
+    if (right) {
+        ask(RANKS, LEAVE);
+        usleep((useconds_t)(kvcl_rand_next(&rnd) % 60000));
+        kill_proc(RANKS);
+        right = all_do(LOOK) && all_do(COPIES) && all_do(PAUSE) && all_do(LOOK);
+    }
+    return finish("struck", right, seed);
+}
+
 static bool refuses(int proc, what_t what, kvcl_status_t status, const char *word)
 {
     ask(proc, what);
@@ -533,7 +565,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         bool       (*run)(uint64_t seed);
-    } cases[] = {{"come", case_come}, {"killed", case_killed}, {"refused", case_refused}};
+    } cases[] = {{"come", case_come}, {"killed", case_killed}, {"leave", case_leave}, {"struck", case_struck},
+                 {"refused", case_refused}};
     const char *text = getenv("TEST_SEED");
     uint64_t   seed  = (text != NULL) ? strtoull(text, NULL, 10) : now_ns() % 1000000;
     unsigned   bad   = 0, i;

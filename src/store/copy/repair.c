@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "store/copy/copy_jobs.h"
 #include "store/copy/repair.h"
+#include "store/home/follow_views.h"
 #include "store/home/ranks.h"
 #include "store/home/timer.h"
 #include "store/pool/pool.h"
@@ -122,20 +123,21 @@ static void request_copy(kvcl_repair_t *repair, const kvcl_key_t *key, const kvc
 {
     kvcl_store_h   store = repair->store;
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
-    unsigned       n = kvcl_dir_table_find(&store->table, key, locs), live = 0, i;
+    unsigned       n = kvcl_dir_table_find(&store->table, key, locs), live = 0, seen = 0, i;
     bool           first = true;
     uint16_t       to;
 
     memset(repair->skip, 0, store->n_ranks);
     for (i = 0; i < n; ++i) {
         if (kvcl_store_loc_lives(store, &locs[i])) {
-            first = first && ((live != 0) || ((locs[i].rank == loc->rank) && (locs[i].cache == loc->cache)));
-            live += repair->skip[locs[i].rank] ? 0 : 1; /* a pool and its tier fail together */
+            first = first && ((seen++ != 0) || ((locs[i].rank == loc->rank) && (locs[i].cache == loc->cache)));
+            /* A pool and its tier fail together, and a rank that leaves takes its copies along. */
+            live += (repair->skip[locs[i].rank] || kvcl_views_leaves(store, locs[i].rank)) ? 0 : 1;
             repair->skip[locs[i].rank] = 1;
         }
     }
-    if (!first || (live >= kvcl_loc_copies(loc->flags))) {
-        return; /* once a key, by its first location */
+    if (!first || (live >= kvcl_loc_copies(loc->flags))) { /* once a key, by its first location */
+        return;
     }
     if (kvcl_store_place(store, loc->len, repair->skip, 1, &to) == 1) {
         add(&repair->copied, key, loc, to);
@@ -153,7 +155,7 @@ static bool is_wanted(const struct kvcl_store *store, const kvcl_key_t *key, con
 static void scan(kvcl_repair_t *repair)
 {
     kvcl_store_h   store = repair->store;
-    uint64_t       end   = repair->cursor + CELLS;
+    const uint64_t end   = repair->cursor + CELLS;
     kvcl_dir_loc_t loc;
     kvcl_key_t     key;
 
@@ -272,8 +274,7 @@ static void turn(void *arg)
     if (store->closing || (repair->outstanding != 0)) {
         return;
     }
-    repair->listed.n = 0;
-    repair->copied.n = 0;
+    repair->listed.n = repair->copied.n = 0;
     scan(repair);
     for (i = 0; i < repair->copied.n; ++i) {
         bytes += repair->copied.recs[i].loc.len;
@@ -319,8 +320,7 @@ void kvcl_repair_start(kvcl_store_h store)
         kvcl_list_init(&repair->rpcs);
         store->repair = repair;
     }
-    repair->cursor = 0; /* a walk in progress starts again */
-    repair->passes = 0;
+    repair->cursor = repair->passes = 0; /* a walk in progress starts again */
     if (repair->outstanding == 0) {
         kvcl_store_timer_stop(repair->timer);
         repair->timer = NULL;

@@ -64,4 +64,9 @@ void kvcl_grow_ask_moved(kvcl_store_h store, uint32_t rank, uint64_t id, bool li
  * any. The store is linked if it has come so far that others know it, also on failure. As kvcl_store_open(). */
 kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t replicas, uint64_t deadline_ns) KVCL_MUST_CHECK;
 
+/** No lock held: kvcl_room_t.leave. Gives the shards of each store to the others, and the blocks that only this rank
+ * has. KVCL_OK: they have them, or nobody is left to have them. KVCL_ERR_TIMED_OUT, or as kvcl_store_drain(), with the
+ * error sentence: what is left stays here. */
+kvcl_status_t kvcl_grow_leave_all(kvcl_context_h ctx, void *state, uint64_t deadline_ns) KVCL_MUST_CHECK;
+
 #endif

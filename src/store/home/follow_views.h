@@ -33,6 +33,11 @@ void          kvcl_views_stop(kvcl_store_h store); /* the store is being closed 
 void kvcl_views_rank_comes(kvcl_store_h store, uint32_t rank, uint16_t incarnation, bool leaves);
 /** This rank has come to an open store, and all others have taken it: its first move begins. */
 void kvcl_views_come(kvcl_store_h store);
+/** Is it to have no shards, since it leaves? */
+static inline bool kvcl_views_leaves(const struct kvcl_store *store, uint32_t rank)
+{
+    return (store->views != NULL) && store->views->moves.ranks[rank].leaves;
+}
 /** Is the rank's slot in this rank's view? */
 bool kvcl_views_has(const struct kvcl_store *store, uint32_t rank);
 

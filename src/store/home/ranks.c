@@ -267,7 +267,7 @@ bool kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t by
 static bool is_place(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
 {
     return (rank != store->me) && (store->incarnations[rank] != 0) && kvcl_store_takes(store, rank, bytes) &&
-           !kvcl_store_suspects(store, rank) && !store->ranks[rank].fresh;
+           !kvcl_store_suspects(store, rank) && !store->ranks[rank].fresh && !kvcl_views_leaves(store, rank);
 }
 
 unsigned kvcl_store_places(kvcl_store_h store, uint64_t bytes)
