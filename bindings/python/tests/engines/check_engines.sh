@@ -4,8 +4,8 @@
 # The tests of the package run there once more, with torch and NumPy, which Debian's Python need not have.
 # It ends with the logs' ends of the parts that failed, and a table of all parts: result, time, counts, reason.
 # smoke: the calls that LMCache and SGLang make, LMCache's checker, and one round trip of vLLM; it downloads nothing.
-#   TEST_ENGINES_SECONDS=N   for all parts (default 5400; two quiet cores take about 1,500). A part that is not over by
-#                            then fails, and those after it are skipped
+#   TEST_ENGINES_SECONDS=N   for all parts (default 5400; 2,739 were measured on two cores at load 14 to 26). A part
+#                            that is not over by then fails, and those after it are skipped
 set -u
 : "${top_srcdir:?}" "${top_builddir:?}"
 here=$top_srcdir/bindings/python/tests/engines
