@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "core/bundle.h"
 #include "core/comm.h"
-#include "member/joins.h"
+#include "member/join/joins.h"
 #include "member/recover.h"
 #include "member/revoke.h"
 #include "sock/sock_port.h"

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "member/joins.h"
+#include "member/join/joins.h"
 #include "wire/address.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/structs.h"
-#include "member/joins.h"
+#include "member/join/joins.h"
 #include "member/recover.h"
 #include "req/timeout.h"
 #include <kvcl/kvcl_recover.h>

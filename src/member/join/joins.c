@@ -5,7 +5,7 @@
  * lower incarnation comes. Locks: the engine lock.
  */
 #include "config.h"
-#include "member/joins.h"
+#include "member/join/joins.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -6,7 +6,7 @@
  */
 #include "config.h"
 #include "enter/join_wire.h"
-#include "member/joins.h"
+#include "member/join/joins.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hostport.h"

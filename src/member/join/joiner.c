@@ -3,7 +3,7 @@
  * Locks: the engine lock, but for the wait.
  */
 #include "config.h"
-#include "member/joins.h"
+#include "member/join/joins.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -22,8 +22,8 @@
  * Of two processes that join in one slot the one with the lower incarnation stays. A slot's next process waits beside
  * the present one (kvcl_member_rank_t.next) until a view has it. All under the engine lock.
  */
-#ifndef KVCL_MEMBER_JOINS_H
-#define KVCL_MEMBER_JOINS_H
+#ifndef KVCL_MEMBER_JOIN_JOINS_H
+#define KVCL_MEMBER_JOIN_JOINS_H
 
 #include "member/member.h"
 
