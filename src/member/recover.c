@@ -11,11 +11,11 @@
 static void send_message(void *arg, uint32_t to, const kvcl_agree_msg_t *msg)
 {
     const kvcl_recover_t     *recover = arg;
-    const kvcl_member_room_t *room    = kvcl_member_room(recover->comm->ctx);
+    const kvcl_member_room_t *room    = recover->room;
     kvcl_peer_t              *peer    = room->ranks[to].peer;
     const kvcl_rankset_t     sets[2]  = {msg->value.acked, msg->value.members};
     kvcl_msg_agree_t         out      = {
-        .msg = {.type = KVCL_MSG_AGREE, .op = room->me}, .comm = recover->comm->id, .round = msg->round,
+        .msg = {.type = KVCL_MSG_AGREE, .op = room->me}, .comm = recover->id, .round = msg->round,
         .view = msg->view, .accepted = msg->accepted, .flags = msg->value.flags, .type = msg->type,
         .call = msg->value.call,
     };
@@ -34,7 +34,7 @@ static void take_decision(void *arg, uint64_t round, const kvcl_agree_value_t *v
         recover->value = *value;
         recover->done    = true;
         recover->awaited = round; /* a rank that has joined learns it late */
-        kvcl_engine_notify(recover->comm->ctx);
+        kvcl_engine_notify(recover->room->ctx);
     }
 }
 
@@ -52,7 +52,9 @@ static kvcl_recover_t *make(kvcl_member_room_t *room, kvcl_comm_h comm)
     for (i = 0; i < comm->size; ++i) {
         kvcl_rankset_add(&group, kvcl_recover_slot(comm, i));
     }
+    recover->room = room;
     recover->comm = comm;
+    recover->id   = comm->id;
     kvcl_agree_init(&recover->agree, room->me, &group, &agree_ops, recover);
     if (room->joining && (comm == comm->ctx->world)) {
         kvcl_agree_join(&recover->agree);
@@ -129,17 +131,43 @@ void kvcl_member_recover_joined(kvcl_member_room_t *room, uint32_t slot)
 
 void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm)
 {
-    kvcl_recover_t *recover, *next;
+    kvcl_recover_t *recover, *next, *oldest = NULL;
+    unsigned       n = 0;
 
     kvcl_list_foreach_safe (recover, next, &room->recovers, kvcl_recover_t, link) {
-        if ((comm == NULL) || (recover->comm == comm)) {
+        if (comm == NULL) {
             kvcl_list_del(&recover->link);
             free(recover);
+        } else if (recover->comm == comm) {
+            recover->comm = NULL;
+            kvcl_list_del(&recover->link);
+            kvcl_list_add_tail(&room->recovers, &recover->link);
         }
+    }
+    kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
+        n     += (recover->comm == NULL) ? 1 : 0;
+        oldest = ((recover->comm == NULL) && (oldest == NULL)) ? recover : oldest;
+    }
+    if (n > KVCL_RECOVER_PAST) {
+        kvcl_list_del(&oldest->link);
+        free(oldest);
     }
 }
 
 /* ---- messages ---- */
+
+/* The agreements of a communicator that was freed. */
+static kvcl_recover_t *find_past(kvcl_member_room_t *room, uint64_t id)
+{
+    kvcl_recover_t *recover;
+
+    kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
+        if ((recover->comm == NULL) && (recover->id == id)) {
+            return recover;
+        }
+    }
+    return NULL;
+}
 
 /* One that this rank has not made yet is none: the sender says it again. */
 static kvcl_comm_h find_comm(kvcl_context_h ctx, uint64_t id)
@@ -175,7 +203,7 @@ void kvcl_recover_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
         return;
     }
     comm    = find_comm(ctx, in->comm);
-    recover = (comm != NULL) ? kvcl_recover_of(room, comm) : NULL;
+    recover = (comm != NULL) ? kvcl_recover_of(room, comm) : find_past(room, in->comm);
     if (recover == NULL) {
         return;
     }

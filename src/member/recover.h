@@ -1,8 +1,9 @@
 /*
  * Agreement within communicators: the machine of src/view/agree.h bound to the engine (member.h has the members).
  *
- * A communicator has a kvcl_recover_t from its first agreement, or the first message about one, on. All under the
- * engine lock.
+ * A communicator has a kvcl_recover_t from its first agreement, or the first message about one, on. The last
+ * KVCL_RECOVER_PAST of communicators that were freed are kept: if a leader dies before it has told all what was decided,
+ * the others ask those that know, who may have freed the communicator by then. All under the engine lock.
  */
 #ifndef KVCL_MEMBER_RECOVER_H
 #define KVCL_MEMBER_RECOVER_H
@@ -11,9 +12,13 @@
 #include "member/member.h"
 #include "view/agree.h"
 
+enum { KVCL_RECOVER_PAST = 16 };
+
 typedef struct kvcl_recover {
-    kvcl_list_t        link; /* room->recovers */
-    kvcl_comm_h        comm;
+    kvcl_list_t        link; /* room->recovers; in the order of their first use, or of their end */
+    kvcl_member_room_t *room;
+    kvcl_comm_h        comm; /* NULL: it was freed */
+    uint64_t           id;   /* its name in messages */
     kvcl_agree_t       agree;
     int                n_acked; /* failures that the user has acknowledged */
     bool               busy;    /* a call waits for: */
