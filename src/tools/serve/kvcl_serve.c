@@ -21,6 +21,7 @@
 #define EXIT_USAGE 2
 #define NS_PER_SEC UINT64_C(1000000000)
 
+enum { REPLICAS = 2 };
 enum { RANKS_REQUESTS = 4 }; /* of /ranks at a time: a silent rank holds each of them until its deadline */
 
 typedef struct options {
@@ -29,6 +30,7 @@ typedef struct options {
     uint64_t    replicas;
     uint64_t    entries;
     uint64_t    drain;
+    const char  *join;
     const char  *nvme;
     bool        format;
     const char  *http;
@@ -128,6 +130,8 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
          "in this file; %r is the rank", 0, 0},
         {"client-buffer", CLI_SIZE, &opt->client_buffer, "SIZE", "memory through which a client moves blocks "
          "(default 32M)", 1, UINT64_C(1) << 40},
+        {"join", CLI_STRING, &opt->join, "ADDRESS[,ADDRESS...]", "join a running job through these members, and come to "
+         "the store that they have open", 0, 0},
         {"drain", CLI_COUNT, &opt->drain, "SECONDS", "time limit for moving blocks away at the end (default 30)", 1,
          86400},
     };
@@ -139,7 +143,7 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
     cli_result_t     result;
     size_t           n;
 
-    *opt   = (options_t){.pool = UINT64_C(1) << 30, .replicas = 2, .drain = 30,
+    *opt   = (options_t){.pool = UINT64_C(1) << 30, .drain = 30,
                           .client_buffer = UINT64_C(32) << 20};
     result = cli_parse(&spec, argc, argv, NULL, 0, &n);
     result = (result == CLI_GO) ? check_sizes(&spec, opt) : result;
@@ -237,10 +241,10 @@ static bool begin(server_t *server, const options_t *opt)
     params.block_bytes   = opt->blocks.sizes[0];
     params.block_sizes   = &opt->blocks.sizes[1];
     params.n_block_sizes = opt->blocks.n - 1;
-    params.replicas      = opt->replicas;
+    params.replicas      = ((opt->replicas != 0) || (opt->join != NULL)) ? opt->replicas : REPLICAS;
     params.dir_entries   = opt->entries;
     params.nvme          = opt->nvme;
-    params.flags         = opt->format ? KVCL_STORE_NVME_FORMAT : 0;
+    params.flags         = (opt->format ? KVCL_STORE_NVME_FORMAT : 0u) | ((opt->join != NULL) ? KVCL_STORE_JOIN : 0u);
     if (!job_store_ok(&server->job, kvcl_store_open(server->job.world, &params, &server->store))) {
         return false;
     }
@@ -297,7 +301,7 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: early signals stay pending until then */
-    if (!job_open(&server.job, "kvcl_serve")) {
+    if (((opt.join != NULL) && (setenv("KVCL_JOIN", opt.join, 1) != 0)) || !job_open(&server.job, "kvcl_serve")) {
         return EXIT_FAILURE;
     }
     good = begin(&server, &opt);
