@@ -11,19 +11,21 @@
 #include "sched/replicate.h"
 
 enum { WORK, PRICE, ROOM, HOLDERS, REPLICATE };
-enum { USUAL_TOKENS = 8192 };
+enum { USUAL_TOKENS = 8192, WAITING_MAX = 16 };
 
-/* Requests that wait at an instance, in the mean: seconds of its queue over those of a prefill of late. A second of
- * prefill that is put into a queue delays about as many. */
+/* Requests that wait at an instance before this one, in the mean: seconds of the queue that run before it, over those
+ * of a prefill of late. A second of prefill that is put into a queue delays about as many. Bounded: above that, the
+ * queue is what costs, and instances must stay even. */
 static double waiting(const kvcl_job_t *job)
 {
-    double   queue = 0;
+    double   queue = 0, n;
     uint32_t i;
 
     for (i = 0; i < job->n_cand; ++i) {
-        queue += kvcl_job_inst(job, &job->cand[i])->queue_s;
+        queue += job->cand[i].queue_s / job->cand[i].factor;
     }
-    return (job->s->learn.mean_s > 0) ? queue / (job->n_cand * job->s->learn.mean_s) : 0;
+    n = (job->s->learn.mean_s > 0) ? queue / (job->n_cand * job->s->learn.mean_s) : 0;
+    return (n < WAITING_MAX) ? n : WAITING_MAX;
 }
 
 /* Seconds for each byte of KV that is computed, of a prompt of usual length: what a copy drives out is worth about as
