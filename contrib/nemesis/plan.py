@@ -119,29 +119,50 @@ def read(path):
         raise PlanError(f"{path}: {error}") from None
 
 
+def _has_quorum(view, left):
+    """Whether these members of a view can go on (contrib/doc/failures)."""
+    return 2 * len(left) > len(view) or (2 * len(left) == len(view) and min(view) in left)
+
+
 def random_plan(seed, ranks, path, actions):
     """Kills, also of several at once and during a recovery, and stops, short and long ones. Rank 0 goes first in every
-    second plan."""
+    second plan. Those that are left always have a quorum: where it takes a view without those that went before, the
+    plan waits for it."""
     rnd = random.Random(seed)
-    alive, phases = list(range(ranks)), []
+    view, alive, phases = list(range(ranks)), list(range(ranks)), []
+
+    def may_lose(victim):
+        nonlocal view
+        left = [slot for slot in alive if slot != victim]
+        if not _has_quorum(view, left) and view != alive:
+            phases.append({"settle": True, "copies": rnd.random() < 0.5})
+            view = list(alive)
+        return _has_quorum(view, left)
+
     while actions > 0 and len(alive) > 1:
         actions -= 1
         victim = 0 if not phases and seed % 2 == 0 else rnd.choice(alive)
         kind = rnd.choice(("kill", "kill", "two", "short", "long"))
+        if not may_lose(victim):
+            continue
         if kind == "short" and len(alive) > 2:
             phases.append({"stop": [victim], "until": "suspected"})
             continue
         alive.remove(victim)
         if kind == "long" and len(alive) > 1:
             phases.append({"stop": [victim], "until": "excluded"})
+            view = list(alive)
         else:
             phases.append({"kill": [victim]})
-        if kind == "two" and len(alive) > 1:
-            second = rnd.choice(alive)
+        second = rnd.choice(alive)
+        if kind == "two" and _has_quorum(view, [slot for slot in alive if slot != second]):
             alive.remove(second)
             phases.append({"kill": [second], "when": "failed"})
         elif rnd.random() < 0.5:
             phases.append({"settle": True, "copies": True})
+            view = list(alive)
+    if not phases:
+        phases.append({"settle": True, "copies": True})
     deaths = [i for i, phase in enumerate(phases) if "kill" in phase or phase.get("until") == "excluded"]
     repaired = all(any(phase.get("copies") for phase in phases[a:b]) for a, b in zip(deaths, deaths[1:]))
     lost = 0 if repaired else None

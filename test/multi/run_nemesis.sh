@@ -52,6 +52,29 @@ refused 'two hosts or more' '{"ranks": 4, "phases": [{"cut": [[0], [1]]}]}'
 refused 'each slot once' '{"ranks": 4, "hosts": [[0, 1], [1, 2]], "path": "tcp", "phases": [{"mend": true}]}'
 refused "how is 'eat'" '{"ranks": 2, "hosts": [[0], [1]], "path": "tcp", "phases": [{"cut": [[0], [1]], "how": "eat"}]}'
 
+# Random plans always leave a quorum of the last view that they waited for: otherwise the ranks could not go on.
+if PYTHONPATH=$nemesis python3 - <<'PLANS'; then
+import plan
+
+kinds = set()
+for seed in range(2000):
+    for ranks in (2, 3, 4, 5, 8):
+        view = alive = list(range(ranks))
+        for phase in plan.random_plan(seed, ranks, "shm", 4)["phases"]:
+            kinds |= set(phase)
+            stopped = phase.get("stop", [])
+            left = [slot for slot in alive if slot not in phase.get("kill", []) + stopped]
+            assert 2 * len(left) > len(view) or 2 * len(left) == len(view) and min(view) in left, (seed, ranks, phase)
+            alive = alive if phase.get("until") == "suspected" else left
+            view = alive if phase.get("settle") or phase.get("until") == "excluded" else view
+assert {"kill", "stop", "settle", "when"} <= kinds, kinds
+PLANS
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo "FAIL: a random plan leaves no quorum"
+fi
+
 attack --seed "$seed" "$plans/tail.json" "$plans/first.json" "$plans/half.json" "$plans/zombie.json"
 if [ "${TEST_RING:-gate}" != gate ]; then
   attack --seed "$seed" "$plans/one_way.json" "$plans/three_hosts.json" "$plans/reject.json"
