@@ -62,9 +62,12 @@ kvcl_status_t kvcl_cuda_lane_take(kvcl_cuda_device_t *device, kvcl_cuda_lane_t *
 /** good: it may be used again; else its stream has failed, and it is thrown away. */
 void          kvcl_cuda_lane_give(kvcl_cuda_device_t *device, kvcl_cuda_lane_t *lane, bool good);
 
-/* Pieces up to this size are copied by the kernel: a driver call for one copy costs about 2 us, in which a device moves
- * some 64 KiB. Estimated; contrib/bench/gpu varies it. At most KVCL_CUDA_SLOT_BYTES. */
-extern size_t kvcl_cuda_small_max;
+/* Pieces up to these sizes are copied by the kernel, bytes: between a device and host memory that the driver has
+ * pinned, or other pages (both at most KVCL_CUDA_SLOT_BYTES), and inside a device. contrib/bench/gpu measured them. */
+typedef struct kvcl_cuda_most {
+    size_t pinned, pages, inside;
+} kvcl_cuda_most_t;
+extern kvcl_cuda_most_t kvcl_cuda_most;
 
 /* device/cuda_copy.c: kvcl_copier_ops_t.copy. */
 kvcl_status_t kvcl_cuda_copy(kvcl_copier_t *dst, kvcl_copier_t *src, const kvcl_piece_t *pieces, size_t n)

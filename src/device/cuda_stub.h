@@ -38,6 +38,7 @@ typedef enum CUstreamCaptureStatus_enum {
 } CUstreamCaptureStatus;
 
 enum {
+    CU_MEMORYTYPE_HOST       = 1,
     CU_MEMORYTYPE_DEVICE     = 2,
     CU_STREAM_NON_BLOCKING   = 1,
     CU_EVENT_BLOCKING_SYNC   = 1,

@@ -189,7 +189,7 @@ static CUresult pointer(void *to, CUpointer_attribute what, CUdeviceptr ptr)
     if (!fake_cuda_whose(ptr, &device)) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else if (what == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
-        *(unsigned *)to = (device < 0) ? 1 : CU_MEMORYTYPE_DEVICE;
+        *(unsigned *)to = (device < 0) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     } else if (what == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
         *(int *)to = device;
     } else if (what == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {

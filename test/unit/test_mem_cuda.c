@@ -253,6 +253,41 @@ START_TEST(small_pieces_go_many_at_once)
 }
 END_TEST
 
+/* Inside a device the kernel takes large pieces too, in chunks for many blocks of threads; to pages of the host it takes
+ * pieces that are copies of their own to pinned memory. */
+START_TEST(the_kernel_takes_what_pays_for_each_memory)
+{
+    enum { N = 16, LEN = 65536 };
+    place_t           src = place(0), dst = place(0), pages = place(-1);
+    char              *pinned = aligned_alloc(4096, N * LEN);
+    kvcl_piece_t      pieces[N];
+    fake_cuda_stats_t before, after;
+    uint64_t          to[3];
+    unsigned          way, i;
+
+    fake_cuda_add(pinned, pinned, N * LEN, -1);
+    to[0] = (uintptr_t)dst.addr;
+    to[1] = (uintptr_t)pages.addr;
+    to[2] = (uintptr_t)pinned;
+    for (way = 0; way < 3; ++way) {
+        for (i = 0; i < N; ++i) {
+            pieces[i] = (kvcl_piece_t){to[way] + (uint64_t)i * LEN, (uintptr_t)src.addr + (uint64_t)(N - 1 - i) * LEN,
+                                       LEN};
+        }
+        fake_cuda_stats(&before);
+        ck_assert_int_eq(kvcl_copier_copy((way == 0) ? dst.copier : NULL, src.copier, pieces, N), KVCL_OK);
+        fake_cuda_stats(&after);
+        ck_assert_uint_eq(after.copies - before.copies, (way == 2) ? N : 0);
+        ck_assert_uint_eq(after.pieces - before.pieces, (way == 0) ? N * LEN / (16 * 1024) : (way == 1) ? N : 0);
+    }
+    fake_cuda_drop(pinned);
+    place_end(&src);
+    place_end(&dst);
+    place_end(&pages);
+    nothing_left();
+}
+END_TEST
+
 /* ---------------------------------------------------------------- threads, failure */
 
 typedef struct worker {
@@ -305,8 +340,10 @@ START_TEST(a_failure_is_told_and_nothing_comes_late)
 
     for (nth = 1; nth <= 8; ++nth) {
         for (n = 0; n < 1200; ++n) { /* both slots in use, large pieces among the small */
-            size_t len = (n % 300 == 7) ? 40000 : 2000;
-            pieces[n]  = (kvcl_piece_t){(uintptr_t)dst.addr + (n * 4096), (uintptr_t)src.addr + (n * 4096), len};
+            bool   large = (n % 300 == 7);
+            size_t at    = large ? ((size_t)5 << 20) + n / 300 * 262144 : n * 4096;
+
+            pieces[n] = (kvcl_piece_t){(uintptr_t)dst.addr + at, (uintptr_t)src.addr + at, large ? 200000 : 2000};
         }
         memset(dst.bytes, 0, ROOM);
         fake_cuda_slow(200);
@@ -350,6 +387,7 @@ int main(void)
     tcase_add_loop_test(tc, pieces_arrive_from_anywhere_anywhere, 0, WAYS);
     tcase_add_test(tc, without_the_kernel_it_is_the_same);
     tcase_add_test(tc, small_pieces_go_many_at_once);
+    tcase_add_test(tc, the_kernel_takes_what_pays_for_each_memory);
     tcase_add_test(tc, more_threads_than_lanes_copy_at_once);
     tcase_add_test(tc, a_failure_is_told_and_nothing_comes_late);
     suite_add_tcase(suite, tc);

@@ -1,8 +1,10 @@
 /*
- * Copies many pieces between device and host memory, and inside a device: by the library's kernel, by one cuMemcpyAsync
- * per piece, and as one contiguous copy, which is the floor; then kvcl_get between two caches of this process. Prints
- * rates for each piece size. The last line of a table names the size up to which the kernel wins, which is the value
- * for kvcl_cuda_small_max (device/cuda_device.h). Bytes are compared once for each size and path.
+ * Copies many pieces between device and host memory (pinned, or pages that the driver does not know), and inside a
+ * device: by the library's kernel, by one cuMemcpyAsync per piece, and as one contiguous copy, which is the floor; then
+ * kvcl_get between two caches of this process. A list has at most 64 Ki pieces. Prints rates for each piece size. The
+ * last line of a table names the size up to which the kernel wins, which is the value for kvcl_cuda_most
+ * (device/cuda_device.h). Bytes are compared once for each size and path.
+ *   gpu_bench [--fake | MIB]   of a list; at least 1
  */
 #include "config.h"
 #include "base/clock.h"
@@ -14,18 +16,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { TO_HOST, TO_DEVICE, INSIDE, WAYS } way_t;
+enum { MOST_PIECES = 64 * 1024 };
 
-static const char *const path_names[] = {"device to host", "host to device", "inside a device"};
+typedef enum { TO_HOST, TO_DEVICE, INSIDE, TO_PAGES, FROM_PAGES, WAYS } way_t;
+
+static const char *const path_names[] = {"device to pinned", "pinned to device", "inside a device", "device to pages",
+                                         "pages to device"};
 
 typedef struct bench {
     size_t        total;
     unsigned      rounds;
-    char          *device, *other, *host; /* each total bytes */
+    char          *device, *other, *host, *pages; /* each total bytes */
     kvcl_copier_t *copier;
     CUstream      stream;
     kvcl_piece_t  *pieces;
-    size_t        n;
+    size_t        n, bytes; /* of a list */
 } bench_t;
 
 static void die(const char *what)
@@ -39,7 +44,10 @@ static char *far_end(const bench_t *b, way_t way, bool dst)
     if (way == INSIDE) {
         return dst ? b->other : b->device;
     }
-    return (dst == (way == TO_HOST)) ? b->host : b->device;
+    if (dst != ((way == TO_HOST) || (way == TO_PAGES))) {
+        return b->device;
+    }
+    return ((way == TO_HOST) || (way == TO_DEVICE)) ? b->host : b->pages;
 }
 
 /* List the source's pieces in another order, so that no two are neighbours on both sides. */
@@ -47,7 +55,8 @@ static void list(bench_t *b, way_t way, size_t size)
 {
     size_t i;
 
-    b->n = b->total / size;
+    b->n     = (b->total / size < MOST_PIECES) ? b->total / size : MOST_PIECES;
+    b->bytes = b->n * size;
     for (i = 0; i < b->n; ++i) {
         size_t from  = (b->n > 1) ? (i * 7919) % (b->n - 1) : 0;
         b->pieces[i] = (kvcl_piece_t){(uintptr_t)far_end(b, way, true) + (i * size),
@@ -57,7 +66,8 @@ static void list(bench_t *b, way_t way, size_t size)
 
 static void by_library(bench_t *b, way_t way)
 {
-    kvcl_copier_t *dst = (way == TO_HOST) ? NULL : b->copier, *src = (way == TO_DEVICE) ? NULL : b->copier;
+    kvcl_copier_t *dst = ((way == TO_HOST) || (way == TO_PAGES)) ? NULL : b->copier;
+    kvcl_copier_t *src = ((way == TO_DEVICE) || (way == FROM_PAGES)) ? NULL : b->copier;
     size_t        at, n;
 
     for (at = 0; at < b->n; at += n) {
@@ -70,7 +80,7 @@ static void by_library(bench_t *b, way_t way)
 
 static void by_kernel(bench_t *b, way_t way)
 {
-    kvcl_cuda_small_max = KVCL_CUDA_SLOT_BYTES;
+    kvcl_cuda_most = (kvcl_cuda_most_t){KVCL_CUDA_SLOT_BYTES, KVCL_CUDA_SLOT_BYTES, KVCL_CUDA_SLOT_BYTES};
     by_library(b, way);
 }
 
@@ -88,7 +98,7 @@ static void by_calls(bench_t *b, way_t way)
 
 static void at_once(bench_t *b, way_t way)
 {
-    gpu_copy(0, b->stream, far_end(b, way, true), far_end(b, way, false), b->total);
+    gpu_copy(0, b->stream, far_end(b, way, true), far_end(b, way, false), b->bytes);
     gpu_sync(0, b->stream);
 }
 
@@ -104,17 +114,26 @@ static double measure(bench_t *b, way_t way, void (*fn)(bench_t *b, way_t way))
         took = kvcl_now_ns() - start;
         best = ((i > 0) && (took < best)) ? took : best;
     }
-    return (double)b->total / (double)best;
+    return (double)b->bytes / (double)best;
+}
+
+static void read_all(const bench_t *b, char *dst, const char *src)
+{
+    if ((src == b->device) || (src == b->other)) {
+        gpu_read(0, dst, src, b->bytes);
+    } else {
+        memcpy(dst, src, b->bytes);
+    }
 }
 
 /* Compare the bytes; no measured path changes far_end's source. */
 static void check(bench_t *b, way_t way, const char *name)
 {
-    char   *dst = malloc(b->total), *src = malloc(b->total);
+    char   *dst = malloc(b->bytes), *src = malloc(b->bytes);
     size_t i;
 
-    gpu_read(0, dst, far_end(b, way, true), b->total);
-    gpu_read(0, src, far_end(b, way, false), b->total);
+    read_all(b, dst, far_end(b, way, true));
+    read_all(b, src, far_end(b, way, false));
     for (i = 0; i < b->n; ++i) {
         if (memcmp(dst + (b->pieces[i].dst - (uintptr_t)far_end(b, way, true)),
                    src + (b->pieces[i].src - (uintptr_t)far_end(b, way, false)), b->pieces[i].len) != 0) {
@@ -127,20 +146,29 @@ static void check(bench_t *b, way_t way, const char *name)
     free(src);
 }
 
+static void write_all(const bench_t *b, char *dst, const void *src)
+{
+    if ((dst == b->device) || (dst == b->other)) {
+        gpu_write(0, dst, src, b->bytes);
+    } else {
+        memcpy(dst, src, b->bytes);
+    }
+}
+
 static void fill(bench_t *b, way_t way)
 {
-    uint64_t word = 88172645463325252u + way, *words = malloc(b->total);
+    uint64_t word = 88172645463325252u + way, *words = malloc(b->bytes);
     size_t   i;
 
-    for (i = 0; i < b->total / 8; ++i) {
+    for (i = 0; i < b->bytes / 8; ++i) {
         word    ^= word << 13;
         word    ^= word >> 7;
         word    ^= word << 17;
         words[i] = word;
     }
-    gpu_write(0, far_end(b, way, false), words, b->total);
-    memset(words, 0, b->total);
-    gpu_write(0, far_end(b, way, true), words, b->total);
+    write_all(b, far_end(b, way, false), words);
+    memset(words, 0, b->bytes);
+    write_all(b, far_end(b, way, true), words);
     free(words);
 }
 
@@ -148,7 +176,8 @@ static void copies(bench_t *b, way_t way)
 {
     static const char *const names[] = {"kernel", "calls"};
     void (*const fns[])(bench_t *b, way_t way) = {by_kernel, by_calls};
-    size_t   most = 0, reckoned = kvcl_cuda_small_max, size;
+    const kvcl_cuda_most_t reckoned = kvcl_cuda_most;
+    size_t   most = 0, size;
     double   rate[2];
     unsigned i;
 
@@ -160,14 +189,15 @@ static void copies(bench_t *b, way_t way)
             rate[i] = measure(b, way, fns[i]);
             check(b, way, names[i]);
         }
-        kvcl_cuda_small_max = reckoned;
+        kvcl_cuda_most = reckoned;
         printf("%10zu %10.2f %10.2f %10.2f", size, rate[0], rate[1], measure(b, way, by_library));
         check(b, way, "library");
         printf(" %10.2f\n", measure(b, way, at_once));
         fflush(stdout);
         most = (rate[0] > rate[1]) ? size : most;
     }
-    printf("the kernel wins up to %zu bytes; the library takes it up to %zu\n", most, reckoned);
+    printf("the kernel wins up to %zu bytes; the library takes it up to %zu\n", most,
+           (way == INSIDE) ? reckoned.inside : (way < INSIDE) ? reckoned.pinned : reckoned.pages);
 }
 
 /* ---- kvcl_get between two caches of this rank ---- */
@@ -234,7 +264,8 @@ static void gets(bench_t *b)
 int main(int argc, char **argv)
 {
     bool       fake = (argc > 1) && (strcmp(argv[1], "--fake") == 0);
-    bench_t    b    = {.total = fake ? (size_t)4 << 20 : (size_t)256 << 20, .rounds = fake ? 1 : 5};
+    bench_t    b    = {.total = (size_t)(fake ? 4 : (argc > 1) ? strtoul(argv[1], NULL, 10) : 256) << 20,
+                       .rounds = fake ? 1 : 5};
     const char *why = gpu_open(!fake);
     char       name[128];
     way_t      way;
@@ -248,6 +279,7 @@ int main(int argc, char **argv)
     b.device = gpu_malloc(0, b.total);
     b.other  = gpu_malloc(0, b.total);
     b.host   = gpu_pinned(0, b.total);
+    b.pages  = malloc(b.total);
     b.stream = gpu_stream(0);
     b.pieces = malloc(b.total / 256 * sizeof(*b.pieces));
     if (kvcl_copier_open(KVCL_MEM_CUDA, b.device, b.total, &b.copier) != KVCL_OK) {
@@ -260,6 +292,7 @@ int main(int argc, char **argv)
     kvcl_copier_close(b.copier);
     gpu_stream_end(0, b.stream);
     gpu_pinned_free(0, b.host);
+    free(b.pages);
     gpu_free(0, b.other);
     gpu_free(0, b.device);
     free(b.pieces);
