@@ -61,11 +61,18 @@ void kvcl_dev_nccl_close(kvcl_dev_runner_t *r)
     r->live = 0;
 }
 
-/* Until NCCL has done what it was given, or the operation is stopped. */
+/* The context may be gone where the operation was given up. */
+static bool is_lost(const kvcl_dev_op_t *op)
+{
+    return atomic_load(&op->runner->lost);
+}
+
+/* Until NCCL has done what it was given, or the operation is stopped. Polls for KVCL_SPIN, then sleeps in between: the
+ * shortest sleep takes longer than a small collective. */
 static kvcl_status_t await(kvcl_dev_op_t *op)
 {
     const struct timespec pause = {.tv_nsec = LONGEST_NS};
-    const uint64_t        begun = kvcl_now_ns();
+    const uint64_t        begun = kvcl_now_ns(), spin = is_lost(op) ? 0 : op->runner->ctx->config.spin_ns;
     kvcl_status_t         status, stopping = KVCL_OK;
     uint64_t              ns, last = 0;
 
@@ -81,17 +88,15 @@ static kvcl_status_t await(kvcl_dev_op_t *op)
             (void)nanosleep(&pause, NULL);
             continue;
         }
-        ns       = (kvcl_now_ns() - begun) / 8;
-        ns       = (ns < SHORTEST_NS) ? SHORTEST_NS : (ns > LONGEST_NS) ? LONGEST_NS : ns;
+        ns = kvcl_now_ns() - begun;
+        if (ns < spin) {
+            ns = 0;
+        } else {
+            ns = (ns / 8 < SHORTEST_NS) ? SHORTEST_NS : (ns / 8 > LONGEST_NS) ? LONGEST_NS : ns / 8;
+        }
         stopping = kvcl_dev_sleep(op, ns);
         last     = kvcl_deadline_after(LAST_NS);
     }
-}
-
-/* The context may be gone where the operation was given up. */
-static bool is_lost(const kvcl_dev_op_t *op)
-{
-    return atomic_load(&op->runner->lost);
 }
 
 static void set_in_nccl(kvcl_dev_op_t *op, bool in_nccl)
