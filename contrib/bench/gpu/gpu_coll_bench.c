@@ -43,6 +43,22 @@ static void wait_for(kvcl_status_t posted, const kvcl_req_h *req)
     need((posted == KVCL_OK) && (kvcl_req_wait(*req, KVCL_WAIT_FOREVER) == KVCL_OK), "a collective");
 }
 
+/* The communicator does not block: success, or in progress, which settle() awaits. */
+static bool goes(ncclResult_t result)
+{
+    return (result == ncclSuccess) || (result == ncclInProgress);
+}
+
+static void settle(const bench_t *b)
+{
+    ncclResult_t state = ncclInProgress;
+
+    while (state == ncclInProgress) {
+        need(b->lib->async_error(b->comm, &state) == ncclSuccess, "ncclCommGetAsyncError");
+    }
+    need(state == ncclSuccess, "NCCL");
+}
+
 /* len: bytes of the call's larger buffer. */
 static void by_kvcl(const bench_t *b, call_t call, size_t len)
 {
@@ -74,15 +90,16 @@ static void by_nccl(const bench_t *b, call_t call, size_t len)
         result = b->lib->all_gather(b->in, b->out, part, ncclUint8, b->comm, b->stream);
     } else {
         result = b->lib->group_start();
-        for (r = 0; (r < b->size) && (result == ncclSuccess); ++r) {
+        for (r = 0; (r < b->size) && goes(result); ++r) {
             result = b->lib->send(b->in + (size_t)r * part, part, ncclUint8, r, b->comm, b->stream);
-            if (result == ncclSuccess) {
+            if (goes(result)) {
                 result = b->lib->recv(b->out + (size_t)r * part, part, ncclUint8, r, b->comm, b->stream);
             }
         }
-        result = (result == ncclSuccess) ? b->lib->group_end() : result;
+        result = goes(result) ? b->lib->group_end() : result;
     }
-    need(result == ncclSuccess, "NCCL");
+    need(goes(result), "NCCL");
+    settle(b);
     gpu_sync(b->device, b->stream);
 }
 
@@ -116,7 +133,6 @@ static void open_nccl(bench_t *b)
     const kvcl_cuda_driver_t *d     = kvcl_cuda_driver(true);
     ncclConfig_t             config = NCCL_CONFIG_INITIALIZER;
     kvcl_req_h               req    = NULL;
-    ncclResult_t             state  = ncclInProgress;
     ncclUniqueId             id;
     CUcontext                ctx;
 
@@ -125,11 +141,8 @@ static void open_nccl(bench_t *b)
     need((b->rank != 0) || (b->lib->unique_id(&id) == ncclSuccess), "ncclGetUniqueId");
     wait_for(kvcl_bcast_bytes(b->world, 0, &id, sizeof(id), NULL, &req), &req);
     config.blocking = 0;
-    state           = b->lib->init(&b->comm, b->size, id, b->rank, &config);
-    while (state == ncclInProgress) {
-        need(b->lib->async_error(b->comm, &state) == ncclSuccess, "ncclCommGetAsyncError");
-    }
-    need(state == ncclSuccess, "ncclCommInitRankConfig");
+    need(goes(b->lib->init(&b->comm, b->size, id, b->rank, &config)), "ncclCommInitRankConfig");
+    settle(b);
     b->stream = gpu_stream(b->device);
 }
 
