@@ -323,6 +323,7 @@ static void one_cancels(cf_t *cf)
     device = device_of(cf);
     works(cf);
     mem = mem_new(sizeof(zeros), device, zeros);
+    cf_fence(cf); /* to free memory, as works() did, waits for all streams of a process */
     if (cf->rank == 0) {
         stream = gpu_stream((unsigned)device);
         gpu_hold((unsigned)device, stream, &go);
