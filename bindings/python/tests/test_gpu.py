@@ -195,7 +195,7 @@ def test_a_client_saves_by_layers(home, monkeypatch):  # noqa: F811
     import test_client
 
     # A block's bytes of a layer lie together, as the server's do.
-    layout = kvcl.Layout(layers=LAYERS, kv=1, blocks=BLOCKS, head_dim=LAYOUT.block_bytes // LAYERS // 2, elem_bytes=2,
+    layout = kvcl.Layout(layers=LAYERS, kv=1, blocks=BLOCKS, head_dim=LAYOUT.block_bytes // LAYERS, elem_bytes=1,
                          base="layer")
     monkeypatch.setattr(test_client, "BLOCK", LAYOUT.block_bytes)
     server = Server(home, "--pool", str(4 * BLOCKS * LAYOUT.block_bytes))
