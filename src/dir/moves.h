@@ -18,7 +18,8 @@
  * from a time on at which some rank uses one map alone. Then `old` is the same map for all, but for ranks that have
  * gone: one in which a rank alone has switched, and others not, would be two.
  *
- * So a record that was acknowledged is found as long as its owner lives, whichever homes die. Ranks may learn at
+ * So a record that was acknowledged is found as long as its owner and one of its homes live. If all of its homes die
+ * before new ones have it, lookups miss it until its owner has listed it there; it is not lost. Ranks may learn at
  * different times that another one takes part: a step counts only for the same set of ranks, by its id.
  *
  * Owns: nothing; the arrays are the caller's. Pure. Lock: the caller's.

@@ -14,7 +14,7 @@ seed=${TEST_SEED:-$(date +%s)}
 cases="shm/killed tcp/stopped shm/alone"
 turns=1
 if [ "${TEST_RING:-gate}" != gate ]; then
-  cases="shm/killed tcp/killed shm/stopped tcp/stopped shm/alone tcp/alone"
+  cases="shm/killed tcp/killed shm/both tcp/both shm/stopped tcp/stopped shm/alone tcp/alone"
   turns=10
 fi
 while [ $turns -gt 0 ]; do

@@ -1,10 +1,12 @@
 /*
  * Stores whose maps follow views (KVCL_VIEWS): ranks are killed, one of them while shards still move, or stopped, while
  * the others put, remove and get. They are forked here, since mpirun would end them all.
- *   store_views CASE   killed, stopped, alone; prints "ok CASE ..." or "WRONG CASE ...", exit 1 if it is wrong
+ *   store_views CASE   killed, both, stopped, alone; prints "ok CASE ..." or "WRONG CASE ...", exit 1 if it is wrong
  *
  * killed   4 ranks; the last two are killed, the second one up to 200 ms (by seed) after the first. Each key that a
- *          survivor has put and not removed is found, and no key that it has removed
+ *          survivor has put and not removed is found, and no key that it has removed. A key whose two homes were the
+ *          victims may be absent until its owner has listed it at new homes; then it is found (found late)
+ * both     the same, but both are killed at once, and the survivors get those keys at once
  * stopped  4 ranks; the last is stopped for 1.5 s. No put or removal that it begins afterwards succeeds, and the others
  *          lose nothing
  * alone    3 ranks, two of them stopped: the third one's removals and upserts end with KVCL_ERR_NO_QUORUM, its gets of
@@ -13,6 +15,7 @@
 #include "start_ranks.h"
 
 #include "base/rand.h"
+#include "dir/shard.h"
 
 #include <kvcl/kvcl.h>
 
@@ -26,13 +29,14 @@ enum { RANKS = 4, KEYS = 400, BLOCK = 4096, WORDS = BLOCK / 8, SCRATCH = KEYS, L
 
 enum { KEY_NEW, KEY_PUT, KEY_REMOVED, KEY_UNSURE }; /* unsure: the last call on it has failed */
 
-typedef enum { KILLED, STOPPED, ALONE } scene_t;
+typedef enum { KILLED, BOTH, STOPPED, ALONE, SCENES } scene_t;
 
 typedef struct shared {
     _Atomic int      ready, phase, done; /* phase 1: the victims were hit; 2: they go on, or the second one was hit */
+    _Atomic bool     second;             /* the second one is hit next, or was */
     _Atomic uint64_t resumed_ns;
     _Atomic uint64_t puts, removes, gets;
-    _Atomic uint64_t lost, found, wrong, failed, zombie, fenced, no_quorum, again;
+    _Atomic uint64_t lost, found, wrong, failed, zombie, fenced, no_quorum, again, late;
 } shared_t;
 
 typedef struct me {
@@ -46,8 +50,10 @@ typedef struct me {
     unsigned       round[KEYS];
 } me_t;
 
-static shared_t *s;
-static int      size;
+static shared_t         *s;
+static int              size;
+static kvcl_shard_map_t homes;  /* before the strike */
+static uint32_t         victim; /* it and the ranks behind it are killed; RANKS: none is */
 
 static uint64_t now_ns(void)
 {
@@ -133,6 +139,34 @@ static kvcl_status_t get(me_t *me, const kvcl_key_t *key, uint64_t timeout_ns)
     return status;
 }
 
+static bool kills(scene_t scene)
+{
+    return (scene == KILLED) || (scene == BOTH);
+}
+
+/* Are both homes of the key killed? */
+static bool is_orphan(const kvcl_key_t *key)
+{
+    return atomic_load(&s->second) && (kvcl_shard_home(&homes, key) >= victim) &&
+           (kvcl_shard_backup(&homes, key) >= victim);
+}
+
+/* Gets a key that this rank has put. */
+static kvcl_status_t get_sure(me_t *me, const kvcl_key_t *key)
+{
+    const uint64_t end    = now_ns() + (LONG_MS * UINT64_C(1000000));
+    kvcl_status_t  status = get(me, key, 0);
+
+    if ((status == KVCL_ERR_NOT_FOUND) && (s->lost == 0) && is_orphan(key)) {
+        ++s->late;
+        while ((status == KVCL_ERR_NOT_FOUND) && (now_ns() < end)) {
+            usleep(1000);
+            status = get(me, key, 0);
+        }
+    }
+    return status;
+}
+
 /* Does the key's state fit what this rank has done with it? */
 static void look(me_t *me, unsigned i, bool last)
 {
@@ -142,7 +176,7 @@ static void look(me_t *me, unsigned i, bool last)
     if ((me->state[i] != KEY_PUT) && (me->state[i] != KEY_REMOVED)) {
         return;
     }
-    status = get(me, &key, 0);
+    status = (me->state[i] == KEY_PUT) ? get_sure(me, &key) : get(me, &key, 0);
     if ((me->state[i] == KEY_PUT) && (status != KVCL_OK)) {
         fprintf(stderr, "rank %d: key %u/%u%s: %s\n", me->rank, i, me->round[i], last ? " at the end" : "",
                 kvcl_status_text(status));
@@ -189,6 +223,23 @@ static void work(me_t *me, unsigned rounds)
     }
     for (i = 0; i < KEYS; ++i) {
         look(me, i, true);
+    }
+}
+
+/* Right after the strike, gets the keys whose homes are killed. */
+static void get_orphans(me_t *me)
+{
+    kvcl_key_t key;
+    unsigned   i;
+
+    while (atomic_load(&s->phase) < 2) {
+        usleep(100);
+    }
+    for (i = 0; i < KEYS; ++i) {
+        key = key_of(me->rank, i, me->round[i]);
+        if (is_orphan(&key)) {
+            look(me, i, false);
+        }
     }
 }
 
@@ -284,10 +335,13 @@ static int live(const void *arg, int rank)
         be_zombie(&me);
         return 0; /* excluded: nothing is left to close in order */
     } else {
+        if (job->scene == BOTH) {
+            get_orphans(&me);
+        }
         work(&me, 1000);
     }
     s->done += ((job->scene == ALONE) && (rank != 0)) ? 0 : 1;
-    while (atomic_load(&s->done) < ((job->scene == ALONE) ? 1 : (job->scene == KILLED) ? 2 : size - 1)) {
+    while (atomic_load(&s->done) < ((job->scene == ALONE) ? 1 : kills(job->scene) ? 2 : size - 1)) {
         usleep(1000);
     }
     if (job->scene == ALONE) {
@@ -315,10 +369,11 @@ static void strike(const job_t *job, const pid_t *pids)
 
     kvcl_rand_seed(&rnd, job->seed);
     usleep(100000 + (useconds_t)(kvcl_rand_next(&rnd) % 300000));
-    if (job->scene == KILLED) {
+    if (kills(job->scene)) {
         kill(pids[3], SIGKILL);
         atomic_store(&s->phase, 1);
-        usleep((useconds_t)(kvcl_rand_next(&rnd) % 200000));
+        usleep((job->scene == BOTH) ? 0 : (useconds_t)(kvcl_rand_next(&rnd) % 200000));
+        atomic_store(&s->second, true);
         kill(pids[2], SIGKILL);
     } else if (job->scene == STOPPED) {
         kill(pids[3], SIGSTOP);
@@ -342,19 +397,22 @@ static void strike(const job_t *job, const pid_t *pids)
 
 static bool run(const char *name, const job_t *job)
 {
-    pid_t pids[RANKS];
-    int   i, status;
-    bool  right;
+    const uint32_t ranks[RANKS] = {0, 1, 2, 3};
+    pid_t          pids[RANKS];
+    int            i, status;
+    bool           right;
 
-    s    = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    size = (job->scene == ALONE) ? 3 : RANKS;
+    s      = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    size   = (job->scene == ALONE) ? 3 : RANKS;
+    victim = kills(job->scene) ? 2 : RANKS;
+    right  = (kvcl_shard_map_build(&homes, 1, ranks, (uint32_t)size) == KVCL_OK);
     start_ranks(size, live, job, pids);
-    right = wait_ready();
+    right = wait_ready() && right;
     if (right) {
         strike(job, pids);
     }
     for (i = 0; i < size; ++i) {
-        if ((job->scene == KILLED) && (i >= 2)) {
+        if ((uint32_t)i >= victim) {
             waitpid(pids[i], &status, 0);
         } else {
             right = rank_ends_well(pids[i]) && right;
@@ -363,25 +421,25 @@ static bool run(const char *name, const job_t *job)
     right = right && (s->lost == 0) && (s->found == 0) && (s->wrong == 0) && (s->failed == 0) && (s->zombie == 0);
     right = right && ((job->scene != STOPPED) || (s->fenced > 0));
     right = right && ((job->scene != ALONE) || ((s->no_quorum == 4) && (s->again == 1)));
-    printf("%s %s, seed %llu: %llu puts, %llu removals, %llu gets; lost %llu, found again %llu, wrong %llu, failed "
-           "%llu, by the zombie %llu of %llu\n", right ? "ok" : "WRONG", name, (unsigned long long)job->seed,
-           (unsigned long long)s->puts, (unsigned long long)s->removes, (unsigned long long)s->gets,
-           (unsigned long long)s->lost, (unsigned long long)s->found, (unsigned long long)s->wrong,
-           (unsigned long long)s->failed, (unsigned long long)s->zombie,
-           (unsigned long long)(s->zombie + s->fenced));
+    printf("%s %s, seed %llu: %llu puts, %llu removals, %llu gets; lost %llu, found late %llu, found again %llu, "
+           "wrong %llu, failed %llu, by the zombie %llu of %llu\n", right ? "ok" : "WRONG", name,
+           (unsigned long long)job->seed, (unsigned long long)s->puts, (unsigned long long)s->removes,
+           (unsigned long long)s->gets, (unsigned long long)s->lost, (unsigned long long)s->late,
+           (unsigned long long)s->found, (unsigned long long)s->wrong, (unsigned long long)s->failed,
+           (unsigned long long)s->zombie, (unsigned long long)(s->zombie + s->fenced));
     munmap(s, sizeof(*s));
     return right;
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"killed", "stopped", "alone"};
+    static const char *const names[] = {"killed", "both", "stopped", "alone"};
     const char               *text   = getenv("TEST_SEED");
     job_t                    job     = {.seed = (text != NULL) ? strtoull(text, NULL, 10) : now_ns() % 1000000};
     int                      bad     = 0, i;
 
     setenv("KVCL_VIEWS", "yes", 1);
-    for (i = 0; i < 3; ++i) {
+    for (i = 0; i < SCENES; ++i) {
         if ((argc < 2) || (strcmp(argv[1], names[i]) == 0)) {
             job.scene = (scene_t)i;
             bad += run(names[i], &job) ? 0 : 1;
