@@ -639,7 +639,7 @@ def test_what_a_step_computes_with_a_failed_load_is_not_saved():
     layers = link.layers
     link.answer([kvcl.Status.OK, kvcl.Status.ERR_NOT_FOUND])
     moves.layer_ready(0)
-    assert layers.dropped and moves.spoiled(0) and not moves.spoiled(moves.lost)
+    assert layers.dropped and moves.spoiled(0) and not moves.spoiled(moves.lost_loads)
     moves.unsaved(Save("d", hashes(2), [4, 5], 6))
     assert moves.take_done() == {"d": 1} and moves.take_told() == {6: False}
     assert moves.take_counts()["unsaved_blocks"] == 2

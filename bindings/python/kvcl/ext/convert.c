@@ -223,13 +223,13 @@ static bool u32s_of_list(PyObject *list, uint32_t **values_p, size_t *n_p)
     while ((values != NULL) && (i < n) && u32_of_int(PyList_GetItem(list, i), &values[i])) {
         ++i;
     }
+    if ((values == NULL) || (i < n)) {
+        free(values);
+        return false;
+    }
     *values_p = values;
     *n_p      = (size_t)n;
-    if ((values != NULL) && (i == n)) {
-        return true;
-    }
-    free(values);
-    return false;
+    return true;
 }
 
 int kvpy_u32s(PyObject *arg, const char *what, uint32_t **values_p, size_t *n_p)
@@ -340,13 +340,13 @@ static bool keys_of_list(PyObject *list, kvcl_key_t **keys_p, size_t *n_p)
     while ((keys != NULL) && (i < n) && key_of_bytes(PyList_GetItem(list, i), &keys[i])) {
         ++i;
     }
+    if ((keys == NULL) || (i < n)) {
+        free(keys);
+        return false;
+    }
     *keys_p = keys;
     *n_p    = (size_t)n;
-    if ((keys != NULL) && (i == n)) {
-        return true;
-    }
-    free(keys);
-    return false;
+    return true;
 }
 
 int kvpy_keys(PyObject *arg, kvcl_key_t **keys_p, size_t *n_p)

@@ -31,10 +31,12 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(torch.uint8)
 
 
+_numpy: Any = None
 try:
-    import numpy as _numpy
+    import numpy
+    _numpy = numpy
 except ImportError:
-    _numpy = None  # type: ignore[assignment]
+    pass
 
 
 def handed(value: Any) -> Any:

@@ -279,7 +279,9 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         while it computes those that failed, and those that were computed with them. It must not before they are
         computed."""
         manager = self._kv_cache_manager
-        for request in self._plan if manager is not None else ():
+        if manager is None:
+            return
+        for request in self._plan:
             ids = manager.get_block_ids(request)[0]
             first = next((i for i, one in enumerate(ids) if one in failed), len(ids))
             manager.evict_blocks(set(ids[first:]))
@@ -493,7 +495,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         told: Dict[int, bool] = {}
         lost = 0
         if self._transfers is not None:
-            done, told, lost = self._transfers.take_done(), self._transfers.take_told(), self._transfers.lost
+            done, told, lost = self._transfers.take_done(), self._transfers.take_told(), self._transfers.lost_loads
             if self._transfers.leases is not None and not self._told_address:
                 addresses, self._told_address = {self._engine.tp_rank: self._transfers.leases.address}, True
         else:

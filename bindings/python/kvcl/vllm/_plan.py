@@ -64,7 +64,7 @@ class Work:
     dropped: List[str] = dataclasses.field(default_factory=list)    # requests whose lease ends
     unread: List[Source] = dataclasses.field(default_factory=list)  # handovers that this engine will not read
     resets: List[bytes] = dataclasses.field(default_factory=list)   # of the cache, before all else (Plan.reset)
-    lost: int = 0  # failed loads of the workers that the scheduler knows of (Transfers.lost)
+    lost: int = 0  # failed loads of the workers that the scheduler knows of (Transfers.lost_loads)
 
 
 @dataclasses.dataclass

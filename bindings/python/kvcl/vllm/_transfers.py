@@ -57,7 +57,7 @@ class Transfers:
         self._received: Set[str] = set()
         self._lost: Set[str] = set()     # of these, those of which a block has failed
         self._failed: Set[int] = set()
-        self.lost = 0                    # loads that a step waited for, and that have failed
+        self.lost_loads = 0              # that a step waited for, and that have failed
         self._full_told = False
         self.counts: Dict[str, float] = dict.fromkeys(COUNTS, 0)
 
@@ -124,7 +124,7 @@ class Transfers:
     def spoiled(self, known: int) -> bool:
         """Whether a step computes out of blocks that were not loaded, or is one of those that vLLM has begun before its
         scheduler knew it. known: Work.lost of the step."""
-        return known < self.lost
+        return known < self.lost_loads
 
     def unsaved(self, work: Save) -> None:
         """A save of a spoiled step ends without a byte."""
@@ -193,7 +193,7 @@ class Transfers:
             self._received.add(move.request)
             self._lost |= {move.request} if bad else set()
         elif bad:
-            self.lost += 1
+            self.lost_loads += 1
             self.step_lost()
         self.counts["failed_blocks"] += len(bad)
         self.counts["loaded_blocks"] += len(move.blocks) - len(bad)
