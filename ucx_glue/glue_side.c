@@ -42,7 +42,7 @@ static const struct {
     {"RNDV_THRESH", "inf", SIDE_AM | SIDE_DATA, NULL, 0},
     {"PROTO_EMULATION_ENABLE", "n", SIDE_DATA, NULL, UCP_VERSION(1, 22)}, /* emulation is an error, not a hang */
     /* UCX turns gets off where it sees no NVLink, as in a virtual machine; nothing else here gets device memory */
-    {"CUDA_IPC_ENABLE_GET_ZCOPY", "on", SIDE_DATA, "cuda_ipc", UCP_VERSION(1, 16)},
+    {"CUDA_IPC_ENABLE_GET_ZCOPY", "on", SIDE_DATA, "cuda_ipc", UCP_VERSION(1, 17)},
     {"KEEPALIVE_INTERVAL", "inf", SIDE_DATA, NULL, 0}, /* the am side watches the peer */
 };
 

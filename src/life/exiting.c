@@ -1,6 +1,7 @@
 /*
  * Whether a process ends: the flags of its threads in /proc (life.h). A thread that is exiting never returns to its own
- * code, nor to a system call of its own, so it writes to no memory any more that others can read.
+ * code, nor to a system call of its own, so it writes to no memory any more that others can read. What a device has
+ * accepted from it before may go on until its descriptor is closed.
  *
  * Source: proc_pid_stat(5), field 9; PF_EXITING of Linux's include/linux/sched.h.
  */
@@ -25,7 +26,7 @@ static bool read_flags(const char *line, unsigned *flags_p)
     return (end != NULL) && (sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %u", flags_p) == 1);
 }
 
-/* One that is gone is exiting, too. */
+/* A thread that no longer exists counts as exiting. */
 static bool is_thread_exiting(int folder, const char *name)
 {
     char     path[64], line[STAT_MAX];
@@ -51,6 +52,19 @@ static bool is_thread_exiting(int folder, const char *name)
     return read_flags(line, &flags) && ((flags & EXITING) != 0);
 }
 
+/* Is /proc that of this process's own namespace? Otherwise its numbers are other processes'. */
+static bool is_own_proc(void)
+{
+    char          self[32], pid[32];
+    const ssize_t len = readlink("/proc/self", self, sizeof(self) - 1);
+
+    snprintf(pid, sizeof(pid), "%ld", (long)getpid());
+    if (len > 0) {
+        self[len] = '\0';
+    }
+    return (len > 0) && (strcmp(self, pid) == 0);
+}
+
 bool kvcl_life_is_exiting(pid_t pid)
 {
     bool          exiting = true, some = false;
@@ -59,7 +73,7 @@ bool kvcl_life_is_exiting(pid_t pid)
     DIR           *folder;
 
     snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
-    folder = opendir(path);
+    folder = is_own_proc() ? opendir(path) : NULL;
     if (folder == NULL) {
         return false;
     }

@@ -2,10 +2,12 @@
  * Early signs that a process of this host ends.
  *
  * A process that is killed frees its memory first and closes its sockets afterwards, which takes a second where it has
- * registered many GiB. Before both the kernel marks the robust futexes of its threads. So a thread of each process holds
- * one for its whole life, in a page that it passes to the others (life_page.c). They sleep until the kernel marks a word
- * of theirs (life_watch.c). A mark says that one thread is gone, and a page is another process's word: a sign, no proof.
- * Proof is that all threads of the process are exiting, so that none returns to its own code (exiting.c).
+ * registered many GiB. The kernel marks the robust futexes of its threads before it does either. So a thread of each
+ * process holds one for its whole life, in a page that it passes to the others (life_page.c). They sleep until the
+ * kernel marks a word of theirs (life_watch.c). A mark says that one thread is gone, and a page is another process's
+ * word: a sign, no proof. Proof is that all threads of the process are exiting, so that none returns to its own code
+ * (exiting.c). The kernel wakes one of the sleepers, which wakes the others; if that one ends or is stopped in the same
+ * moment, the others see the end at the socket only.
  *
  * Source: robust_futex(2), futex_waitv(2) (Linux 5.16).
  */

@@ -1,9 +1,10 @@
 /*
  * The pages of other processes: a thread sleeps until the kernel marks a word of theirs (life.h).
  *
- * Owns: the mappings, which are read-only, and the thread. The lock guards all but the words; the thread drops it while
- * it sleeps. A word changes once: it is marked, or its thread lets go. So the thread looks at each change once, and a
- * process that changes its word again and again wakes nobody. The kernel wakes one sleeper, which wakes the others.
+ * Owns: the mappings, which are read-only, and the thread. The lock guards all but the words; the thread drops it
+ * while it sleeps. A word changes once: the kernel marks it, or its owner releases it. The thread looks at that change
+ * and drops the word, so a process that changes its word again and again wakes nobody. The kernel wakes one sleeper,
+ * which wakes the others.
  */
 #include "config.h"
 #include "base/error.h"

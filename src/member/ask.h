@@ -21,7 +21,8 @@ typedef struct kvcl_ask {
     uint64_t seen;   /* of the newest that was answered */
     int      page_fd;   /* of this process, given to whoever asks for it; -1: none */
     uint32_t page_word;
-    void     (*on_page)(void *arg, const uint8_t uuid[16], int fd, uint32_t word); /* another's; fd is closed after it */
+    /* another's page; fd is closed after it */
+    void     (*on_page)(void *arg, const uint8_t uuid[16], int fd, uint32_t word);
     void     *arg;
 } kvcl_ask_t;
 
@@ -38,7 +39,8 @@ void kvcl_ask_put(const kvcl_ask_t *ask, const uint8_t uuid[16]);
 /** Ask the context of that uuid for its page. Lost if it does not read. */
 void kvcl_ask_page(const kvcl_ask_t *ask, const uint8_t uuid[16]);
 
-/** Answers the questions of others, and hands their pages to on_page, if that is set. @return whether one of this context's, that had no answer yet, was answered. */
+/** Answers the questions of others, and hands their pages to on_page, if that is set.
+ * @return whether a question of this context got its first answer. */
 bool kvcl_ask_take(kvcl_ask_t *ask);
 
 #endif

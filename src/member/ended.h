@@ -4,8 +4,8 @@
  * Each context listens at a unix socket whose name is made from its uuid, and accepts nobody. Others connect to it; the
  * kernel ends the connection with the process. A forked child of the process may hold the socket open; then a pidfd
  * shows the end, where the process is visible here. Any other process that can bind the name is of another user, and is
- * refused. Both show the end when the process has freed its memory; after an earlier sign (life/life.h) the flags of its
- * threads show it before.
+ * refused. The socket and the pidfd show the end only after the process has freed its memory. After an early sign
+ * (life/life.h) the flags of its threads show it sooner.
  *
  * One thread uses an object.
  */
@@ -34,8 +34,8 @@ bool kvcl_ended_kill(const kvcl_ended_t *ended, uint32_t rank);
 /** Watches it no more. */
 void kvcl_ended_forget(kvcl_ended_t *ended, uint32_t rank);
 
-/** There is a sign that the watched process of this rank ends: kvcl_ended_take() looks whether all of its threads do, in
- * the next few hundred calls, while kvcl_ended_is_unsure(). */
+/** There is a sign that the watched process of this rank ends: kvcl_ended_take() looks whether all of its threads do,
+ * in the next few hundred calls, while kvcl_ended_is_unsure(). */
 void kvcl_ended_sign(kvcl_ended_t *ended, uint32_t rank);
 bool kvcl_ended_is_unsure(const kvcl_ended_t *ended);
 

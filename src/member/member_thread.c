@@ -2,8 +2,9 @@
  * The thread of members (member.h): it sleeps until the next tick, or until a process of this host ends. It holds this
  * process's page (life/life.h), so that others see this process end.
  *
- * Owns: the thread, its descriptor, room->ended, room->page and room->life. Invariant: it holds the engine lock for a tick only, and never
- * while it asks boot. Idle it wakes twice a beat; while a view is being changed, at least every KVCL_TICK_NS.
+ * Owns: the thread, its descriptor, room->ended, room->page and room->life. Invariant: it holds the engine lock for a
+ * tick only, and never while it asks boot. Idle it wakes twice a beat; while a view is being changed, at least every
+ * KVCL_TICK_NS.
  */
 #include "config.h"
 #include "base/clock.h"

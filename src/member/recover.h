@@ -2,8 +2,8 @@
  * Agreement within communicators: the machine of src/view/agree.h bound to the engine (member.h has the members).
  *
  * A communicator has a kvcl_recover_t from its first agreement, or the first message about one, on. The last
- * KVCL_RECOVER_PAST of communicators that were freed are kept: if a leader dies before it has told all what was decided,
- * the others ask those that know, who may have freed the communicator by then. All under the engine lock.
+ * KVCL_RECOVER_PAST of communicators that were freed are kept: if a leader dies before it has told all what was
+ * decided, the others ask those that know, which may have freed the communicator by then. All under the engine lock.
  */
 #ifndef KVCL_MEMBER_RECOVER_H
 #define KVCL_MEMBER_RECOVER_H

@@ -31,9 +31,10 @@ static void fence_silent(kvcl_member_room_t *room, uint64_t now_ns)
     }
 }
 
-/* Does this rank hear none of the others, while the kernel shows that some of this host live? The messages of a host go
- * through memory that all of its ranks write to: one that is killed while it writes can leave a hole behind which
- * nothing is read any more. The others hear this rank, so they do not exclude it; if it is the lowest, it leads them. */
+/* Does this rank hear none of the others, while the kernel shows that some of this host live? The messages of a host
+ * go through memory that all of its ranks write to: one that is killed while it writes can leave a hole behind
+ * which nothing is read any more. The others hear this rank, so they do not exclude it; if it is the lowest, it leads
+ * them. */
 static bool hears_nobody(const kvcl_member_room_t *room)
 {
     kvcl_rankset_t others = room->views.view.members, there;

@@ -3,8 +3,8 @@
  * (kvcl_comm_sync): kvcl_recover.h.
  *
  * Owns: rank->activated. Invariant: a process that a call has named becomes a member, however long that takes, while it
- * and this rank live: it asks again and again, and each time the machine is told (joins.c). Locks: none is held on entry;
- * the engine lock inside.
+ * and this rank live: it asks again and again, and each time the machine is told (joins.c). Locks: none is held on
+ * entry; the engine lock inside.
  */
 #include "config.h"
 #include "base/clock.h"
