@@ -246,6 +246,18 @@ static bool check(serve_client_t *c, size_t len, serve_request_t *request, char 
     return true;
 }
 
+/* Wait for c->waiting. It is collected under the lock, since serve_client_stop() may cancel it until then. */
+static kvcl_status_t wait_for(serve_client_t *c, kvcl_req_h req)
+{
+    kvcl_status_t status = kvcl_req_layer_wait(req, 0, KVCL_WAIT_FOREVER), collected;
+
+    pthread_mutex_lock(&c->lock);
+    collected  = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
+    c->waiting = NULL;
+    pthread_mutex_unlock(&c->lock);
+    return (status == KVCL_OK) ? collected : status;
+}
+
 /* The next message. */
 static kvcl_status_t next(serve_client_t *c, size_t *len_p)
 {
@@ -262,9 +274,7 @@ static kvcl_status_t next(serve_client_t *c, size_t *len_p)
         c->waiting = (status == KVCL_OK) ? req : NULL;
     }
     pthread_mutex_unlock(&c->lock);
-    if (status == KVCL_OK) {
-        status = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
-    }
+    status = (status == KVCL_OK) ? wait_for(c, req) : status;
     *len_p = info.bytes;
     return status;
 }
@@ -349,7 +359,7 @@ void serve_client_stop(serve_client_t *client)
 {
     pthread_mutex_lock(&client->lock);
     client->stopping = true;
-    kvcl_req_cancel(client->waiting); /* one that was collected meanwhile is a dead handle: nothing happens */
+    kvcl_req_cancel(client->waiting);
     pthread_mutex_unlock(&client->lock);
 }
 
