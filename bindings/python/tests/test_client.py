@@ -34,9 +34,9 @@ class Server:
         assert "blocks of" in line, line + self.process.stdout.read()
 
     def end(self, number=signal.SIGTERM):
+        """What it has said since its start."""
         self.process.send_signal(number)
-        self.process.wait(LIMIT)
-        self.process.stdout.close()
+        return self.process.communicate(timeout=LIMIT)[0]
 
 
 def secret(tmp, name, text):
@@ -236,6 +236,26 @@ def test_a_client_that_is_killed_leaves_the_others_alone(server, connected):
     done = subprocess.run([sys.executable, "-c", body, server.file], stdout=subprocess.PIPE, timeout=LIMIT, text=True)
     assert done.stdout == "in\n"
     assert client.wait(client.match(keys(8))) == 8
+
+
+@pytest.mark.parametrize("blocks", [0, 3])
+def test_a_server_alone_says_which_blocks_end_with_it_and_nothing_else(server, blocks):
+    """Whether clients wait or are being answered."""
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context, block_bytes=BLOCK)
+        client.connect(server.file)
+        cache = context.cache("own", kvcl.Layout.bytes(8, BLOCK))
+        assert client.wait(client.put(keys(blocks), cache, range(blocks))) == [kvcl.Status.OK] * blocks
+        busy = kvcl.StoreClient(context)
+        busy.connect(server.file)
+        calls = [busy.exists(keys(1) * 4096) for _ in range(2000)]  # longer than the server takes to end
+        said = server.end()
+        busy.close()
+        while busy.progress():
+            time.sleep(0.001)
+        assert all(call.done for call in calls)
+    assert said == (f"kvcl_serve: rank 0 of 1: no rank is left to take its blocks: {blocks} in memory end with it\n"
+                    if blocks else "")
 
 
 def test_a_killed_server_ends_the_calls_and_another_is_taken_up(home):

@@ -266,6 +266,38 @@ static bool begin(server_t *server, const options_t *opt)
     return true;
 }
 
+/* Whether another rank may take blocks. */
+static bool others_live(const server_t *server)
+{
+    kvcl_rank_state_t state;
+    int               rank;
+
+    for (rank = 0; rank < server->job.size; ++rank) {
+        if ((rank != server->job.rank) && (kvcl_rank_state(server->job.world, rank, &state) == KVCL_OK) &&
+            (state != KVCL_RANK_FAILED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What ends with the last rank. Nothing is said of an empty pool. */
+static void say_what_is_lost(const server_t *server)
+{
+    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
+
+    if ((kvcl_store_stats(server->store, &stats) != KVCL_OK) || (stats.pool_published == 0)) {
+        return;
+    }
+    printf("kvcl_serve: rank %d of %d: no rank is left to take its blocks: %llu in memory end with it",
+           server->job.rank, server->job.size, (unsigned long long)stats.pool_published);
+    if (stats.nvme_blocks != 0) {
+        printf(", %llu stay in the second tier", (unsigned long long)stats.nvme_blocks);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
 static void leave(server_t *server, uint64_t seconds)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
@@ -274,7 +306,11 @@ static void leave(server_t *server, uint64_t seconds)
 
     params.timeout_ns = seconds * NS_PER_SEC;
     server->leaving   = true;
-    status            = kvcl_store_drain(server->store, &moved, &params);
+    if (!others_live(server)) {
+        say_what_is_lost(server);
+        return;
+    }
+    status = kvcl_store_drain(server->store, &moved, &params);
     printf("kvcl_serve: rank %d of %d: %llu blocks moved away%s%s\n", server->job.rank, server->job.size,
            (unsigned long long)moved, (status == KVCL_OK) ? "" : ", not all: ",
            (status == KVCL_OK) ? "" : kvcl_status_text(status));
