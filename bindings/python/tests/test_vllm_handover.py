@@ -7,6 +7,8 @@ import dataclasses
 import json
 import logging
 import random
+import subprocess
+import sys
 import time
 import types
 
@@ -322,8 +324,8 @@ def test_an_engine_that_is_gone_or_answers_nothing_fails_the_read_alone(ends, tm
     for wrong in (address, "no address"):
         with pytest.raises(kvcl.KvclError):
             wait(peers.read(Source((wrong,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
-    with kvcl.Context(boot="self") as silent:  # it accepts nobody
-        with pytest.raises(kvcl.TimedOut):
+    with kvcl.Context(boot="self") as silent:  # it does not listen
+        with pytest.raises(kvcl.NotFound):
             wait(peers.read(Source((silent.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
     assert wait(peers.read(Source((leases.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
 
@@ -333,15 +335,18 @@ def test_connecting_has_the_whole_time_of_a_handover_and_is_begun_again_if_an_ea
     leases.set(Lease("r", 0, b"n" * 32))
     source, given = Source((leases.address,), (3,), 0, b"n" * 32), []
 
-    class World:
-        def create(self, ranks):
-            return self
+    class Late:
+        def done(self):
+            return True
 
-        def connect(self, address, seconds):
-            given.append(seconds)
-            raise kvcl.TimedOut("nobody accepted in the time given")
+        def result(self):
+            raise kvcl.TimedOut("nobody answered in the time given")
 
-    context, peers._context = peers._context, types.SimpleNamespace(world=World())
+    def connect_post(address, seconds):
+        given.append(seconds)
+        return Late()
+
+    context, peers._context = peers._context, types.SimpleNamespace(connect_post=connect_post)
     call = peers.read(source, PARTS, [1], 0)
     until = time.monotonic() + LIMIT
     while len(given) < 3 and time.monotonic() < until:
@@ -351,12 +356,53 @@ def test_connecting_has_the_whole_time_of_a_handover_and_is_begun_again_if_an_ea
     assert wait(call, peers) == [kvcl.Status.OK] * 2
 
 
+HELD = f"""
+import ctypes, logging, sys, time, kvcl
+from kvcl.vllm._handover import Lease
+from kvcl.vllm._peers import CACHE, Leases
+
+with kvcl.Context(boot="self") as context:
+    cache = context.cache(CACHE, kvcl.Layout.bytes(64, {BLOCK}))
+    cache.write(6, b"6" * {BLOCK})
+    leases = Leases(context, 60.0, logging.getLogger("test"))
+    leases.set(Lease("r", 5, b"n" * 32))
+    leases.ended("r")
+    print(leases.address, flush=True)
+    byte = ctypes.create_string_buffer(1)
+    assert ctypes.PyDLL(None).read(0, byte, 1) == 1  # with the GIL, until the readers have read
+    until = time.monotonic() + {LIMIT}
+    while "r" in leases:
+        assert time.monotonic() < until
+        leases.poll()
+    print("late", leases.late, flush=True)
+"""
+
+
+def test_readers_connect_while_a_thread_of_the_other_engine_holds_the_gil(ends):
+    child = subprocess.Popen([sys.executable, "-c", HELD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        source = Source((child.stdout.readline().strip(),), (3,), 5, b"n" * 32)
+        with contextlib.ExitStack() as stack:
+            for reader in range(3):
+                context = stack.enter_context(kvcl.Context(boot="self"))
+                cache = context.cache(CACHE, kvcl.Layout.bytes(64, BLOCK))
+                peers = Peers({"timeout": LIMIT, "handover_timeout": LIMIT})
+                peers.open(context, cache)
+                parts = [dataclasses.replace(PARTS[0], readers=3, reader=reader)]
+                assert wait(peers.read(source, parts, [10], 0), peers) == [kvcl.Status.OK] * 2
+                assert cache.read(20) == b"6" * BLOCK
+            assert child.communicate("x", timeout=LIMIT)[0].strip() == "late 0"
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_wrong_ids_and_notifications_harm_nobody(ends):
     leases, peers, _, _ = ends
     leases.set(Lease("r", 0, b"n" * 32))
     with pytest.raises(kvcl.KvclError):
         wait(peers.read(Source((leases.address,), (9999,), 0, b"n" * 32), PARTS, [1], 0), peers)
-    comm = peers._peers[leases.address].comm
+    comm = peers._peers[leases.address].result()
     for bad in (b"", b"x" * 7, b"n" * 32 + b"\xff" * 8, b"n" * 32 + bytes(8)):
         comm.notify(0, bad).wait()
     leases.poll()

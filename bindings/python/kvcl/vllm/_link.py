@@ -94,7 +94,7 @@ class Link:
             try:
                 self._context.close()
             except kvcl.Busy:
-                pass  # another engine is being connected to, until its time is up: the process ends before
+                pass  # requests that do not end: the process ends before
             self._context = None
 
     # ---- the thread ----

@@ -1,15 +1,14 @@
 """The two ends of a handover without the store (_handover.py), in the workers' processes: Leases of an engine whose
 blocks are read, Peers of one that reads. No type of vLLM.
 
-All methods are called by the engine's thread, and none waits; a thread of Leases accepts readers, and one of Peers for
-each engine that it meets connects.
+All methods are called by the engine's thread, and none waits. Readers connect without a call on the side that is read
+(Context.listen): it may compute, or hold the GIL, for as long as it likes.
 """
 
 import logging
 import struct
-import threading
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set
 
 import kvcl
 
@@ -19,7 +18,6 @@ TABLE, CACHE = "vllm.leases", "vllm"
 NAME = 32
 READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's number, how many readers there are
 SCRATCH = 256                   # reads of slots under way
-ACCEPT = 2.0                    # seconds
 FOREVER = float("inf")
 
 
@@ -42,27 +40,9 @@ class Leases:
         for slot in range(SLOTS):
             self._table.write(slot, bytes(NAME))
         self._open: Dict[str, _Open] = {}
-        self._readers: Tuple[kvcl.Comm, ...] = ()
-        self._closing = False
-        self._said: Set[int] = set()
-        self.address = context.address
         self.late = 0  # leases that nobody has read in time
-        self._comm = context.world.create([0])
-        self._thread = threading.Thread(target=self._accept, name="kvcl.vllm.readers", daemon=True)
-        self._thread.start()
-
-    def _accept(self) -> None:
-        while not self._closing:
-            try:
-                reader = self._comm.accept(ACCEPT)
-                self._readers = (*(one for one in self._readers if one.rank_state(0) != kvcl.RankState.FAILED), reader)
-            except kvcl.TimedOut:
-                pass
-            except kvcl.KvclError as error:
-                if error.status not in self._said and not self._closing:
-                    self._said.add(error.status)
-                    self._log.warning("KVCL: an engine could not connect for a handover: %s (said once)", error)
-                time.sleep(ACCEPT)
+        self._door = context.listen()
+        self.address = self._door.address
 
     def set(self, lease: Lease) -> None:
         """Readers may read the lease's blocks from now on."""
@@ -90,15 +70,8 @@ class Leases:
         """End the leases that all readers have read, or whose time is up."""
         if not self._open:
             return
-        for reader in self._readers:
-            while True:
-                try:
-                    got = reader.notify_recv()
-                except kvcl.KvclError:
-                    break  # it has failed
-                if got is None:
-                    break
-                self._told(got[1])
+        while (got := self._door.notify_recv()) is not None:
+            self._told(got[1])
         now = time.monotonic()
         for request, one in list(self._open.items()):
             if one.until is not None and (one.read or now > one.until):
@@ -118,15 +91,9 @@ class Leases:
                 one.read = len(one.readers) >= readers
 
     def close(self) -> None:
-        """Accept no more. Blocks, a few seconds."""
-        self._closing = True
-        self._thread.join(ACCEPT + 1)
-
-
-class _Peer:
-    def __init__(self) -> None:
-        self.comm: Optional[kvcl.Comm] = None
-        self.error: Optional[Exception] = None
+        """Nobody may read any more, nor connect; readers are disconnected."""
+        self.drop(list(self._open))
+        self._door.close()
 
 
 class Peers:
@@ -136,7 +103,7 @@ class Peers:
         self._options = options
         self._free = list(range(SCRATCH))
         self._open = False
-        self._peers: Dict[str, _Peer] = {}
+        self._peers: Dict[str, kvcl.Request[kvcl.Comm]] = {}
         self._calls: List[kvcl.Call] = []
 
     def open(self, context: kvcl.Context, cache: kvcl.Cache) -> None:
@@ -164,25 +131,24 @@ class Peers:
     # ---- connections ----
 
     def _peer(self, address: str) -> Optional[kvcl.Comm]:
-        """The connection, if there is one; a thread makes it. Raises what it failed with, once, but that its time was
-        up: that was an earlier read's time, and this read's own has not ended."""
+        """The connection, if there is one; otherwise it is begun. Raises what it failed with, once, but that its time
+        was up: that was an earlier read's time, and this read's own has not ended."""
         peer = self._peers.get(address)
-        if peer is not None and peer.comm is not None and peer.comm.rank_state(0) == kvcl.RankState.FAILED:
-            peer = None
         if peer is None:
-            peer = self._peers[address] = _Peer()
-            threading.Thread(target=self._connect, args=(address, peer), name="kvcl.vllm.peer", daemon=True).start()
-        if peer.error is not None:
-            del self._peers[address]
-            if not isinstance(peer.error, kvcl.TimedOut):
-                raise peer.error
-        return peer.comm
-
-    def _connect(self, address: str, peer: _Peer) -> None:
+            peer = self._peers[address] = self._context.connect_post(address, self._options["handover_timeout"])
+        if not peer.done():
+            return None
         try:
-            peer.comm = self._context.world.create([0]).connect(address, self._options["handover_timeout"])
-        except Exception as error:  # noqa: B902: of this handover alone
-            peer.error = error
+            comm = peer.result()
+        except kvcl.KvclError as error:
+            del self._peers[address]
+            if not isinstance(error, kvcl.TimedOut):
+                raise
+            return None
+        if comm.rank_state(0) == kvcl.RankState.FAILED:
+            del self._peers[address]  # the next call connects again
+            return None
+        return comm
 
     # ---- a read ----
 
