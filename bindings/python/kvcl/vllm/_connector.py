@@ -236,8 +236,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             return Metadata(Work())
         self._computing, self._short = set(scheduler_output.num_scheduled_tokens), SHORT
         self._lookups.step()
-        return Metadata(self._plan.step(self._steps(scheduler_output), self._blocks_of(scheduler_output),
-                                        scheduler_output.preempted_req_ids or ()))
+        work = self._plan.step(self._steps(scheduler_output), self._blocks_of(scheduler_output),
+                               scheduler_output.preempted_req_ids or ())
+        work.early = not getattr(scheduler_output, "new_block_ids_to_zero", None)
+        return Metadata(work)
 
     @_guarded(list)  # the loads of the step go out all the same
     def _steps(self, scheduler_output: Any) -> List[Tuple[str, int]]:
@@ -390,13 +392,19 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         super().bind_connector_metadata(connector_metadata)
-        self._work = connector_metadata.work if isinstance(connector_metadata, Metadata) else Work()
-        self._begin()
+        self._take(connector_metadata)
+
+    def _take(self, metadata: KVConnectorMetadata) -> None:
+        """The work of a step, once: vLLM gives it before it prepares the step, and again before it computes it."""
+        work = metadata.work if isinstance(metadata, Metadata) else Work()
+        if work is not self._work:
+            self._work = work
+            self._begin()
 
     @_guarded(lambda: None)
     def _begin(self) -> None:
-        """A step begins. Leases of blocks that it overwrites end first. By layers, the store is asked which blocks it
-        has while the first layer is computed."""
+        """A step begins. Leases of blocks that it overwrites end first. Loads that it waits for move while vLLM
+        prepares it. By layers, the store is asked which blocks it has while the first layer is computed."""
         for mark in self._work.resets:
             self._base = _fields.root_after(self._base, mark)
             if self._transfers is not None:
@@ -413,13 +421,21 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             saves, self._work.saves = self._work.saves, []
             for save in saves:
                 self._save(save, computing=True)
+        if self._work.early and self._transfers is not None:
+            loads = self._work.loads
+            self._work.loads = [load for load in loads if not load.waited]
+            for load in loads:
+                if load.waited:
+                    self._transfers.load(load)
 
     @_guarded(lambda: None)
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        """Called before vLLM prepares a step."""
         if self._transfers is not None and isinstance(kv_connector_metadata, Metadata):
             preempted = set(kv_connector_metadata.work.preempted)
             if preempted:
                 self._transfers.wait_saves(preempted)  # their blocks are about to be given to others
+        self._take(kv_connector_metadata)
 
     @_guarded(lambda: None)
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
@@ -429,8 +445,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             return
         for load in loads:
             self._transfers.load(load)
-        if not self._by_layer and any(load.waited for load in loads):
-            self._transfers.wait_loads()
+        if not self._by_layer:
+            self._transfers.wait_bytes()
 
     @_guarded(lambda: None)
     def wait_for_layer_load(self, layer_name: str) -> None:
@@ -463,8 +479,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             for save in saves:
                 self._unsaved[save.request] = self._unsaved.get(save.request, 0) + 1
             return
+        self._transfers.wait_loads()  # nothing is saved if one has failed
         if self._by_layer:
-            self._transfers.wait_loads()  # a layer that was not asked for
             self._transfers.step_computed(self._stream())
         for save in saves:
             self._save(save, stream=self._stream())

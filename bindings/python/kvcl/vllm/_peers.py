@@ -8,7 +8,7 @@ All methods are called by the engine's thread, and none waits. Readers connect w
 import logging
 import struct
 import time
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set
 
 import kvcl
 
@@ -96,6 +96,12 @@ class Leases:
         self._door.close()
 
 
+class Read(kvcl.Call):
+    """A read of blocks. there: all bytes have arrived; whether they are the prompt's, the result says."""
+
+    there = False
+
+
 class Peers:
     """options: timeout, handover_timeout. Reads wait until it is open."""
 
@@ -119,11 +125,14 @@ class Peers:
             self._calls = [call for call in self._calls if not call._advance()]
 
     def read(self, source: Source, parts: List[Part], blocks: List[int], first: int,
-             patience: float = FOREVER) -> kvcl.Call:
+             patience: float = FOREVER) -> Read:
         """Read the source's blocks from its block first on into these; none: say only that they will not be read.
         patience: seconds to wait for a connection, at most handover_timeout. The result is a Status for each part of
         each block."""
-        call = kvcl.Call(self._read(source, parts, blocks, first, patience))
+        def arrived() -> None:
+            call.there = True
+
+        call = Read(self._read(source, parts, blocks, first, patience, arrived))
         if not call._advance():
             self._calls.append(call)
         return call
@@ -152,7 +161,8 @@ class Peers:
 
     # ---- a read ----
 
-    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int, patience: float) -> Any:
+    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int, patience: float,
+              arrived: Callable[[], None]) -> Any:
         until = time.monotonic() + min(patience, self._options["handover_timeout"])
         comms: Dict[int, kvcl.Comm] = {}
         while len(comms) < len(parts):  # all connect at once
@@ -169,6 +179,7 @@ class Peers:
             theirs, read = source.blocks[first:first + len(blocks)], [part for part in parts if part.ours]
             yield from self._all([lambda part=part: self._get(comms[part.peer], part, theirs, blocks, each)
                                   for part in read])
+            arrived()
             yield from self._check(source, [comms[part.peer] for part in read])
         for part in parts:
             comms[part.peer].notify(0, READ.pack(source.name, part.reader, part.readers))

@@ -242,7 +242,9 @@ class Transfers:
                 self.leases.ended(request)
 
     def finished(self) -> Tuple[Set[str], Set[str]]:
-        """The kept requests whose saves have ended, and the requests whose loads have ended."""
+        """The kept requests whose saves have ended, and the requests whose loads have ended. Loads that the step waited
+        for have ended as well."""
+        self.wait_loads()
         self.poll()
         busy = {move.request for move in self._saving}
         if self.leases is not None:
@@ -290,9 +292,17 @@ class Transfers:
         self.step_lost()
         self._wait(lambda: [move for move in self._saving if requests is None or move.request in requests])
 
+    def wait_bytes(self) -> None:
+        """Wait until the bytes of all loads that their step waits for have arrived, or their loads have ended. Whether
+        they are the right ones is known after wait_loads() alone. Blocks, by their deadlines."""
+        if self._loading:
+            self._wait(lambda: [move for move in self._loading
+                                if move.waited and not getattr(move.call, "there", False)])
+
     def wait_loads(self) -> None:
         """Wait until all loads that their step waits for have ended. Blocks, by their deadlines."""
-        self._wait(lambda: [move for move in self._loading if move.waited])
+        if self._loading:
+            self._wait(lambda: [move for move in self._loading if move.waited])
 
     def wait_layer(self, layer: int) -> None:
         """Wait until a layer of all loads that their step waits for has arrived, or they have ended. Blocks, by their

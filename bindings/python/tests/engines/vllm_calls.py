@@ -118,6 +118,7 @@ class Fake:
         self.worker.register_kv_caches(self.memory)
         self.scheduler = KVCLConnector(config, KVConnectorRole.SCHEDULER, kv)
         self.spent, self.events, self.waited = [], [], []
+        self.begun, self.zeroed = [], None  # loads under way when a step is prepared; blocks that vLLM zeroes then
 
     def ready(self):
         return self.scheduler._link.ready() and self.worker._link.ready()
@@ -126,16 +127,18 @@ class Fake:
         """new: (request, tokens computed). counts: tokens of each request in this step. compute(layer) is the model."""
         table = blocks or {}
         output = NS(num_scheduled_tokens=counts or {}, preempted_req_ids=set(preempted), finished_req_ids=set(),
+                    new_block_ids_to_zero=self.zeroed,
                     scheduled_new_reqs=[NS(req_id=one.request_id, num_computed_tokens=n) for one, n in new],
                     scheduled_cached_reqs=NS(req_ids=[], num_computed_tokens=[]),
                     kv_connector_block_state=NS(get_block_ids=lambda one: (table[one],) if one in table else None))
         begun = time.perf_counter()
         meta = self.scheduler.build_connector_meta(output)
         spent = time.perf_counter() - begun
-        worker = self.worker
+        worker, waits = self.worker, any(load.waited for load in meta.work.loads)
         worker.handle_preemptions(meta)
+        self.begun.append(len(worker._transfers._loading))
         worker.bind_connector_metadata(meta)
-        if any(load.waited for load in meta.work.loads):
+        if waits:
             worker.start_load_kv(NS())
         for i, name in enumerate(LAYERS):
             worker.wait_for_layer_load(name)
@@ -378,9 +381,16 @@ def handover_calls():
         check(f"handover of {n} tokens, {local} there: they are read", tokens == n - local - (turn > 0) and not failed,
               (tokens, failed))
         check("a step waits for an engine that was read before", second.waited[-1] == (turn > 0), second.waited)
+        check("its read begins before the step is prepared", second.begun[-1] == (turn > 0), second.begun)
         check("with their bytes", second.same(into[local // TOKENS:], first, blocks[local // TOKENS:]))
         sent = set()
         check("and freed", until(lambda: sent.update(first.step().finished_sending) or "p" in sent))
+    tokens, _, (keep, params) = first.run(request("p", 100, {"do_remote_decode": True}), blocks, first.fill)
+    second.zeroed, into = into, list(range(60, 67))
+    tokens, failed, _ = second.run(request("d", 100, params), into)
+    check("but not if vLLM zeroes blocks then", second.begun[-1] == 0 and second.waited[-1] and not failed and
+          second.same(into, first, blocks), (second.begun, failed))
+    second.zeroed = None
     tokens, _, (keep, params) = first.run(request("p", 100, {"do_remote_decode": True}), blocks, first.fill)
     hidden = set()
     second.scheduler.bind_kv_cache_manager(NS(block_pool=None, get_block_ids=lambda one: ([200, *into, 201],),
