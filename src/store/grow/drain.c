@@ -24,6 +24,8 @@
 typedef struct drain {
     kvcl_send_t batch;
     uint64_t    moved;
+    uint64_t    left;                 /* in this pass: blocks for which no rank has room */
+    uint64_t    all_left, left_bytes; /* of all sizes */
     bool        missed; /* in this pass some blocks did not arrive */
     uint8_t     *skip;  /* one byte a rank: it takes none */
     uint64_t    room[]; /* by rank: bytes of blocks of the size being moved that it could take without evicting */
@@ -193,7 +195,8 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
     }
     kvcl_unlock(store->ctx);
     if (!found) {
-        return KVCL_ERR_NO_SPACE;
+        drain->left += batch->n;
+        return KVCL_OK; /* the others of the pass are counted as well */
     }
     if (kvcl_send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
         drain->skip[to] = 1; /* another rank takes them */
@@ -209,6 +212,19 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
     return (batch->n < all) ? KVCL_INPROGRESS : KVCL_OK;
 }
 
+/* The end of a pass: used blocks are tried again with all the others. */
+static kvcl_status_t end_pass(const kvcl_owner_t *pool, bool used, kvcl_status_t status, drain_t *drain)
+{
+    const bool full = (drain->left != 0) || drain->missed;
+
+    if ((status != KVCL_OK) || used || !full) {
+        return status;
+    }
+    drain->all_left   += drain->left;
+    drain->left_bytes += drain->left * kvcl_owner_bytes(pool);
+    return KVCL_ERR_NO_SPACE;
+}
+
 static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline, drain_t *drain)
 {
     kvcl_store_h  store  = pool->store;
@@ -217,6 +233,7 @@ static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline
     uint64_t      tenant;
 
     drain->missed = false;
+    drain->left   = 0;
     while ((status == KVCL_OK) && (slot < pool->slots.n)) {
         if (kvcl_deadline_passed(deadline)) {
             return KVCL_ERR_TIMED_OUT;
@@ -234,7 +251,7 @@ static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline
             status = KVCL_OK;
         }
     }
-    return ((status == KVCL_OK) && drain->missed && !used) ? KVCL_ERR_NO_SPACE : status; /* used ones are tried again */
+    return end_pass(pool, used, status, drain);
 }
 
 /* The next blocks of this pool's size that are in the tier and not in the pool. False: the walk is over. */
@@ -267,6 +284,7 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
     uint64_t      it     = 0, first = 0;
 
     drain->missed = false;
+    drain->left   = 0;
     while ((status == KVCL_OK) && (store->cold != NULL) && next_of_tier(pool, &it, &drain->batch)) {
         if (kvcl_deadline_passed(deadline)) {
             return KVCL_ERR_TIMED_OUT;
@@ -280,7 +298,7 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
         }
         first = it;
     }
-    return ((status == KVCL_OK) && drain->missed) ? KVCL_ERR_NO_SPACE : status;
+    return end_pass(pool, false, status, drain);
 }
 
 /* Drain all blocks of one size; tier: those of its tier, after its pool is empty. */
@@ -314,19 +332,24 @@ static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *dr
     return first;
 }
 
-static const char *remedy(kvcl_status_t status)
+static kvcl_status_t failed(const drain_t *drain, kvcl_status_t status)
 {
-    return (status == KVCL_ERR_NO_SPACE)
-               ? "; the other ranks' pools lack room for them: remove blocks, or open ranks with more dram_bytes"
-           : (status == KVCL_ERR_TIMED_OUT) ? "; call it again, or give a longer timeout_ns"
-                                            : "; call it again";
+    const unsigned long long moved = drain->moved, left = drain->all_left, bytes = drain->left_bytes;
+
+    if ((status == KVCL_ERR_NO_SPACE) && (left != 0)) {
+        return kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, %llu of %llu bytes in all have not: no other "
+                         "rank's pool has free room for them, and none evicts for them: remove blocks, or open ranks "
+                         "with more dram_bytes", moved, left, bytes);
+    }
+    return kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s; call it again%s", moved,
+                     kvcl_status_text(status), (status == KVCL_ERR_TIMED_OUT) ? ", or give a longer timeout_ns" : "");
 }
 
 static kvcl_status_t drain_rank(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
 {
     kvcl_status_t      status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
     kvcl_xfer_params_t p;
-    uint64_t           moved, deadline;
+    uint64_t           deadline;
     drain_t            *drain;
 
     status = (status == KVCL_OK) ? kvcl_xfer_params(params, KVCL_CALL_STORE_DRAIN, &p) : status;
@@ -345,14 +368,12 @@ static kvcl_status_t drain_rank(kvcl_store_h store, uint64_t *moved_p, const kvc
     if (store->pool != NULL) {
         status = drain_all(store->pool, deadline, drain);
     }
-    moved = drain->moved;
-    free(drain);
+    status = (status == KVCL_OK) ? KVCL_OK : failed(drain, status);
     if (moved_p != NULL) {
-        *moved_p = moved;
+        *moved_p = drain->moved;
     }
-    return (status == KVCL_OK) ? KVCL_OK
-                               : kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s%s",
-                                           (unsigned long long)moved, kvcl_status_text(status), remedy(status));
+    free(drain);
+    return status;
 }
 
 kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
