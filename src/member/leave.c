@@ -151,8 +151,13 @@ kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns)
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
     going.room  = room;
-    (void)kvcl_engine_wait(ctx, kvcl_member_has_begun, room, deadline_ns);
-    status = drain(ctx, deadline_ns);
+    if (kvcl_engine_wait(ctx, kvcl_member_has_begun, room, deadline_ns)) {
+        status = drain(ctx, deadline_ns);
+    } else {
+        kvcl_lock(ctx);
+        status = kvcl_member_late(room, call);
+        kvcl_unlock(ctx);
+    }
     if (status != KVCL_OK) {
         return status;
     }

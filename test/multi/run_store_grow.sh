@@ -1,5 +1,6 @@
 #!/bin/sh
 # Stores to which processes come, and that ranks leave, while others put and get, and are killed.
+# Then ranks that leave in bad luck (leave_stores).
 #   gate   each case once, over shared memory or TCP
 #   night  each case over both, 5 seeds
 set -eu
@@ -13,10 +14,19 @@ passed=0 failed=0
 seed=${TEST_SEED:-$(date +%s)}
 cases="shm/come tcp/killed shm/leave tcp/struck shm/refused"
 turns=1
+leaves="shm"
 if [ "${TEST_RING:-gate}" != gate ]; then
   cases="shm/come tcp/come shm/killed tcp/killed shm/leave tcp/leave shm/struck tcp/struck shm/refused"
   turns=5
+  leaves="shm tcp"
 fi
+for path in $leaves; do
+  rc=0
+  KVCL_PATH=$path timeout -k 10 300 "$top_builddir/test/multi/leave_stores" >"$tmp/out" || rc=$?
+  sed "s/^/-- leave_stores, KVCL_PATH=$path: /" "$tmp/out"
+  passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
+  [ $rc = 0 ] || failed=$((failed + 1))
+done
 while [ $turns -gt 0 ]; do
   for case in $cases; do
     echo "-- TEST_SEED=$seed KVCL_PATH=${case%/*}"

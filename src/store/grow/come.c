@@ -73,9 +73,30 @@ static have_t have(const kvcl_rounds_t *rounds, uint32_t *rank_p)
     return found;
 }
 
-static kvcl_status_t late(const char *what)
+/* The first rank asked whose answer is none yet. */
+static uint32_t open_rank(const kvcl_rounds_t *rounds)
 {
-    return kvcl_fail(KVCL_ERR_TIMED_OUT, "kvcl_store_open: %s in the time given (KVCL_TIMEOUT)", what);
+    uint32_t i;
+
+    for (i = 0; i < rounds->store->n_ranks; ++i) {
+        if (rounds->ranks[i].asked && (rounds->ranks[i].status != KVCL_OK) &&
+            (rounds->ranks[i].status != KVCL_ERR_NOT_FOUND)) {
+            break;
+        }
+    }
+    return i;
+}
+
+static kvcl_status_t late(const kvcl_rounds_t *rounds, const char *what)
+{
+    const uint32_t rank = open_rank(rounds);
+
+    if (rank == rounds->store->n_ranks) {
+        return kvcl_fail(KVCL_ERR_TIMED_OUT, "kvcl_store_open: other ranks have different stores open over these ranks: "
+                         "close all but one, or open the others on this rank too before they are needed");
+    }
+    return kvcl_fail(KVCL_ERR_TIMED_OUT, "kvcl_store_open: rank %u %s in the time given (KVCL_TIMEOUT): %s", rank, what,
+                     kvcl_status_text(rounds->ranks[rank].status));
 }
 
 static kvcl_status_t find(kvcl_rounds_t *rounds, uint64_t replicas)
@@ -90,7 +111,7 @@ static kvcl_status_t find(kvcl_rounds_t *rounds, uint64_t replicas)
         (void)kvcl_rounds_ask(rounds, NULL);
         found = have(rounds, &rank);
         if ((found == NOT_YET) && !kvcl_rounds_pause(rounds)) {
-            return late("the other ranks have not said which store they have open");
+            return late(rounds, "has not said which store it has open");
         }
     }
     if (found == HAVE_NONE) {
@@ -132,8 +153,9 @@ static kvcl_status_t take_answers(kvcl_rounds_t *rounds, bool *taken_p)
             continue;
         }
         if (rank->status == KVCL_ERR_INVALID_PARAM) {
-            status = kvcl_fail(rank->status, "kvcl_store_open: rank %u refuses this one: its replicas, or the store, "
-                               "are others", i);
+            status = kvcl_fail(rank->status, "kvcl_store_open: rank %u refuses this one, which came to store %llx with "
+                               "%u replicas: that rank has another store open over these ranks, or other replicas", i,
+                               (unsigned long long)rounds->store->id, (unsigned)rounds->store->replicas);
         } else if (rank->status == KVCL_OK) {
             status   = meet(rounds->store, i, &rank->part);
             *taken_p = true;
@@ -153,8 +175,8 @@ static kvcl_status_t be_taken(kvcl_rounds_t *rounds)
     while ((status == KVCL_OK) && (kvcl_rounds_ask(rounds, &part) != 0)) {
         status      = take_answers(rounds, &taken);
         part.flags |= taken ? KVCL_PART_SURE : 0u;
-        if ((status == KVCL_OK) && !kvcl_rounds_pause(rounds)) {
-            return late("some rank has not taken this one into the store");
+        if ((status == KVCL_OK) && !kvcl_rounds_pause(rounds) && (open_rank(rounds) != rounds->store->n_ranks)) {
+            return late(rounds, "has not taken this one into the store");
         }
     }
     return ((status == KVCL_OK) && !taken)
@@ -190,5 +212,7 @@ kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t replicas, uint64_t dea
     kvcl_views_come(store);
     kvcl_unlock(store->ctx);
     return kvcl_rounds_wait_settled(store, deadline_ns)
-               ? KVCL_OK : late("shards have not moved to this rank");
+               ? KVCL_OK
+               : kvcl_fail(KVCL_ERR_TIMED_OUT, "kvcl_store_open: shards have not moved to this rank in the time given "
+                           "(KVCL_TIMEOUT)");
 }

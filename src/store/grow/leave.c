@@ -1,6 +1,6 @@
 /*
  * A rank that leaves the job (kvcl_leave) hands over its stores: first its shards (part.h), then the blocks that only
- * its pool has (copy/drain.c). It stays the home that others look keys up at until its shards have moved, so no get of
+ * its pool has (drain.c). It stays the home that others look keys up at until its shards have moved, so no get of
  * theirs misses a key. From then on its copies count for nothing: the homes make others (copy/repair.c). It waits for
  * these, for COPIES_NS at most, since a rank that dies while this one goes would take the last copy along.
  *
@@ -18,81 +18,122 @@
 #include "store/pool/pool.h"
 #include <kvcl/kvcl_store_admin.h>
 
-#include <stdlib.h>
-
 /* ---- shards ---- */
 
-/* Lock held. Who is to be told that this rank leaves: all others that take part. */
-static unsigned mark_others(kvcl_rounds_t *rounds)
+/* Lock held. Ranks that take no part are not asked. */
+static void mark_others(kvcl_rounds_t *rounds)
 {
     const struct kvcl_store *store = rounds->store;
-    unsigned                n      = 0;
     uint32_t                i;
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; i < store->n_ranks; ++i) {
         rounds->ranks[i].over = (store->views->moves.ranks[i].incarnation == 0);
-        n += ((i != store->me) && !rounds->ranks[i].over && !store->views->moves.ranks[i].leaves) ? 1 : 0;
     }
-    return n;
 }
 
-/* Lock held. After a round: have all taken it? This rank itself does as they do. *alone_p: they leave as well. */
-static bool all_took(kvcl_rounds_t *rounds, bool *sure_p, bool *alone_p)
+/* Lock held. After a round. The first rank that has not taken it; n_ranks: all have. An answer tells whether the other
+ * rank leaves as well. This rank itself does as they do. */
+static uint32_t take_answers(kvcl_rounds_t *rounds, bool *sure_p)
 {
     kvcl_store_h store = rounds->store;
-    bool         all   = true;
-    uint32_t     i;
+    uint32_t     first = store->n_ranks, i;
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; i < store->n_ranks; ++i) {
-        if (rounds->ranks[i].asked) {
-            all      = all && (rounds->ranks[i].status == KVCL_OK);
-            *sure_p  = *sure_p || (rounds->ranks[i].status == KVCL_OK);
-            *alone_p = *alone_p || (rounds->ranks[i].status == KVCL_ERR_UNSUPPORTED);
+        const kvcl_rounds_rank_t *rank  = &rounds->ranks[i];
+        const kvcl_moves_rank_t  *known = &store->views->moves.ranks[i];
+
+        if (!rank->asked) {
+            continue;
+        }
+        if (rank->status != KVCL_OK) {
+            first = (first == store->n_ranks) ? i : first;
+            continue;
+        }
+        *sure_p = true;
+        if ((rank->part.flags & KVCL_PART_LEAVES) && !known->leaves && (known->incarnation != 0)) {
+            kvcl_views_rank_comes(store, i, known->incarnation, true);
         }
     }
-    if (!store->views->moves.ranks[store->me].leaves && !*alone_p && (*sure_p || store->views->over)) {
+    if (!store->views->moves.ranks[store->me].leaves && (*sure_p || store->views->over)) {
         kvcl_views_rank_comes(store, store->me, store->incarnation, true);
         *sure_p = true;
     }
-    return all && store->views->moves.ranks[store->me].leaves;
+    return store->views->moves.ranks[store->me].leaves ? first : (first == store->n_ranks) ? store->me : first;
 }
 
-static kvcl_status_t give_shards(kvcl_store_h store, uint64_t deadline_ns, bool *alone_p)
+/* Answers that no later one changes. */
+static bool is_refusal(kvcl_status_t status)
 {
-    bool          over = false, sure = false, alone = false;
+    return (status == KVCL_ERR_UNSUPPORTED) || (status == KVCL_ERR_INVALID_PARAM) || (status == KVCL_ERR_PROTOCOL);
+}
+
+static kvcl_status_t not_taken(const kvcl_rounds_t *rounds, uint32_t rank)
+{
+    const kvcl_status_t status = rounds->ranks[rank].status;
+
+    if (rank == rounds->store->me) {
+        return kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards still move, and no other rank of this one's view answers: "
+                         "call it again, or with more time");
+    }
+    if (is_refusal(status)) {
+        return kvcl_fail(status, "rank %u refuses to take the shards of a store: %s: KVCL_VIEWS and the store's "
+                         "parameters must be the same on all ranks", rank, kvcl_status_text(status));
+    }
+    return kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards have not moved in the time given: rank %u has not taken "
+                     "them (%s): call it again, or with more time", rank, kvcl_status_text(status));
+}
+
+/* No other rank is to have what this one has: all others leave too, or the store is being closed. */
+static bool is_alone(kvcl_store_h store)
+{
+    bool alone;
+
+    kvcl_lock(store->ctx);
+    alone = store->closing ||
+            ((store->views != NULL) && ((store->views->view == 0) || !kvcl_grow_others_stay(store)));
+    kvcl_unlock(store->ctx);
+    return alone;
+}
+
+static bool have_moved(void *arg)
+{
+    const struct kvcl_store *store = arg;
+
+    return store->closing || store->views->over || !kvcl_grow_others_stay(store);
+}
+
+static kvcl_status_t give_shards(kvcl_store_h store, uint64_t deadline_ns)
+{
+    uint32_t      left = 0;
+    bool          sure = false;
     kvcl_rounds_t rounds;
     kvcl_part_t   part;
     kvcl_status_t status;
 
     status = kvcl_rounds_open(&rounds, store, deadline_ns);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    while (!over && !alone) {
+    while ((status == KVCL_OK) && (left != store->n_ranks) && !is_alone(store)) {
         kvcl_lock(store->ctx);
-        alone      = (store->views->view == 0) || (mark_others(&rounds) == 0);
+        mark_others(&rounds);
         part       = kvcl_grow_part(store);
         part.flags = KVCL_PART_LEAVES | (sure ? KVCL_PART_SURE : 0u);
         kvcl_unlock(store->ctx);
-        if (!alone) {
-            (void)kvcl_rounds_ask(&rounds, &part);
-            kvcl_lock(store->ctx);
-            over = all_took(&rounds, &sure, &alone);
-            kvcl_unlock(store->ctx);
-        }
-        if (!over && !alone && !kvcl_rounds_pause(&rounds)) {
+        (void)kvcl_rounds_ask(&rounds, &part);
+        kvcl_lock(store->ctx);
+        left = take_answers(&rounds, &sure);
+        kvcl_unlock(store->ctx);
+        if ((left != store->n_ranks) && (is_refusal(rounds.ranks[left].status) || !kvcl_rounds_pause(&rounds))) {
+            status = is_alone(store) ? KVCL_OK : not_taken(&rounds, left);
             break;
         }
     }
     kvcl_rounds_close(&rounds);
-    *alone_p = alone;
-    if (alone || (over && kvcl_rounds_wait_settled(store, deadline_ns))) {
-        return KVCL_OK;
+    if ((status == KVCL_OK) && !kvcl_engine_wait(store->ctx, have_moved, store, deadline_ns)) {
+        status = kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards have not moved to the other ranks in the time given: "
+                           "call it again, or with more time");
     }
-    return kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards have not moved to the other ranks in the time given: call "
-                     "it again, or with more time");
+    return status;
 }
 
 /* ---- copies ---- */
@@ -157,71 +198,79 @@ static bool has_copies(kvcl_owner_t *owner, batch_t *batch)
 
 static void wait_for_copies(kvcl_store_h store, uint64_t deadline_ns)
 {
-    kvcl_rounds_t pause = {.store = store, .deadline_ns = kvcl_deadline_after(COPIES_NS)};
-    batch_t       *batch = malloc(sizeof(*batch));
-    bool          waits  = (batch != NULL) && (store->views != NULL);
-    unsigned      i;
+    const uint64_t until_ns = kvcl_deadline_after(COPIES_NS);
+    kvcl_rounds_t  pause    = {.store = store, .deadline_ns = (deadline_ns < until_ns) ? deadline_ns : until_ns};
+    bool           waits    = true;
+    batch_t        batch;
+    unsigned       i;
 
-    pause.deadline_ns = (deadline_ns < pause.deadline_ns) ? deadline_ns : pause.deadline_ns;
     for (i = 0; waits && (store->pool != NULL) && (i < store->pool->n); ++i) {
-        while (waits && !has_copies(store->pool->owners[i], batch)) {
-            waits = kvcl_rounds_pause(&pause);
+        kvcl_owner_t *owner = store->pool->owners[i];
+
+        while (waits && !is_alone(store) && !has_copies(owner, &batch)) {
+            waits = kvcl_rounds_pause(&pause) || has_copies(owner, &batch);
         }
     }
-    if (!waits) {
+    if (!waits && !is_alone(store)) {
         kvcl_log_warn("this rank leaves before all blocks of a store have as many copies elsewhere as they had");
     }
-    free(batch);
 }
 
 /* ---- all stores ---- */
 
-static uint64_t view_of(kvcl_store_h store)
+static uint64_t view_of(kvcl_context_h ctx)
 {
     const kvcl_view_t *view;
     uint64_t          number;
 
-    kvcl_lock(store->ctx);
-    view   = kvcl_member_view(store->ctx);
+    kvcl_lock(ctx);
+    view   = kvcl_member_view(ctx);
     number = (view != NULL) ? view->number : 0;
-    kvcl_unlock(store->ctx);
+    kvcl_unlock(ctx);
     return number;
 }
 
 static kvcl_status_t hand_over(kvcl_store_h store, uint64_t deadline_ns)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
-    bool               over   = false;
-    uint64_t           moved  = 0, left, view;
-    kvcl_status_t      status = (store->views != NULL) ? give_shards(store, deadline_ns, &over) : KVCL_OK;
+    uint64_t           moved  = 0, left;
+    kvcl_status_t      status = (store->views != NULL) ? give_shards(store, deadline_ns) : KVCL_OK;
 
-    while ((status == KVCL_OK) && !over) {
-        view              = view_of(store);
-        left              = kvcl_deadline_left(deadline_ns);
-        params.timeout_ns = (left == UINT64_MAX) ? KVCL_WAIT_FOREVER : (left != 0) ? left : 1;
-        status            = kvcl_store_drain(store, &moved, &params);
-        if (status == KVCL_OK) {
-            wait_for_copies(store, deadline_ns);
-        }
-        kvcl_log_info("%llu blocks of a store have moved to other ranks", (unsigned long long)moved);
-        over = (view == view_of(store)); /* if not, other copies of its blocks may have gone meanwhile */
+    if ((status != KVCL_OK) || is_alone(store)) {
+        return status;
+    }
+    left              = kvcl_deadline_left(deadline_ns);
+    params.timeout_ns = (left == UINT64_MAX) ? KVCL_WAIT_FOREVER : (left != 0) ? left : 1;
+    status            = kvcl_store_drain(store, &moved, &params);
+    if (is_alone(store)) {
+        return KVCL_OK; /* the others have gone meanwhile, or begun to */
+    }
+    kvcl_log_info("%llu blocks of a store have moved to other ranks", (unsigned long long)moved);
+    if ((status == KVCL_OK) && (store->views != NULL)) { /* else no copies are made */
+        wait_for_copies(store, deadline_ns);
     }
     return status;
 }
 
-/* Holds the next store, in the order of opening, after n others. */
-static kvcl_store_h hold_next(kvcl_store_room_t *room, kvcl_context_h ctx, unsigned n)
+/* Holds the store that was opened next after `last` (NULL: the first one), and lets go of `last`, which its hold has
+ * kept in the list. */
+static kvcl_store_h hold_next(kvcl_store_room_t *room, kvcl_context_h ctx, kvcl_store_h last)
 {
     kvcl_store_h store, found = NULL;
+    bool         is_later = (last == NULL);
 
     kvcl_lock(ctx);
     kvcl_list_foreach (store, &room->stores, struct kvcl_store, link) {
-        if ((found == NULL) && !store->closing && (n-- == 0)) {
+        if ((found == NULL) && is_later && !store->closing) {
             found = store;
             ++store->ops;
         }
+        is_later = is_later || (store == last);
     }
     kvcl_unlock(ctx);
+    if (last != NULL) {
+        kvcl_store_release(last);
+    }
     return found;
 }
 
@@ -229,11 +278,15 @@ kvcl_status_t kvcl_grow_leave_all(kvcl_context_h ctx, void *state, uint64_t dead
 {
     kvcl_status_t status = KVCL_OK;
     kvcl_store_h  store;
-    unsigned      n;
+    uint64_t      view;
 
-    for (n = 0; (status == KVCL_OK) && ((store = hold_next(state, ctx, n)) != NULL); ++n) {
-        status = hand_over(store, deadline_ns);
-        kvcl_store_release(store);
-    }
+    do { /* with a view, other copies of any store's blocks may have gone */
+        view  = view_of(ctx);
+        store = hold_next(state, ctx, NULL);
+        while (store != NULL) {
+            status = (status == KVCL_OK) ? hand_over(store, deadline_ns) : status;
+            store  = hold_next(state, ctx, store);
+        }
+    } while ((status == KVCL_OK) && (view != view_of(ctx)));
     return status;
 }

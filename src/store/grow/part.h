@@ -13,7 +13,7 @@
  * says why. The rank that comes begins its first move when all have taken it; they list their records at it as they do
  * at any new home. Its open ends when that move is over: only then does it look up, put or get. No copies are placed in
  * its pool before. It leaves in the same way (KVCL_PART_LEAVES): it keeps its blocks and its lookups, and gives up its
- * shards.
+ * shards. If all ranks leave, each keeps its own, and hands nothing over.
  *
  * Owns nothing. Locks: as stated.
  */
@@ -42,6 +42,9 @@ _Static_assert(sizeof(kvcl_part_t) == sizeof(kvcl_hello_t) + 32, "wire format");
 /** What this rank says of its part when it meets the others. ok: it could open it. */
 kvcl_hello_t kvcl_grow_hello(const struct kvcl_store *store, bool ok);
 kvcl_part_t  kvcl_grow_part(const struct kvcl_store *store);
+
+/** Lock held. Does another rank take part that does not leave? */
+bool kvcl_grow_others_stay(const struct kvcl_store *store);
 
 /** The name of the slots that the store is over. */
 uint64_t kvcl_grow_name(const struct kvcl_store *store);

@@ -50,6 +50,19 @@ uint64_t kvcl_grow_name(const struct kvcl_store *store)
     return kvcl_checksum_seed(store->comm->world, store->n_ranks * sizeof(*store->comm->world), UINT64_C(0x51075));
 }
 
+bool kvcl_grow_others_stay(const struct kvcl_store *store)
+{
+    uint32_t i;
+
+    kvcl_assert_locked(store->ctx);
+    for (i = 0; i < store->n_ranks; ++i) {
+        if ((i != store->me) && (store->views->moves.ranks[i].incarnation != 0) && !store->views->moves.ranks[i].leaves) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- MOVED ---- */
 
 #define MOVED_NS (200 * KVCL_NS_PER_MS)
@@ -131,19 +144,6 @@ bool kvcl_grow_on_ask(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_
 
 /* ---- TAKE ---- */
 
-/* Have others shards if this rank has none? */
-static bool others_stay(const struct kvcl_store *store, uint32_t rank)
-{
-    uint32_t i;
-
-    for (i = 0; i < store->n_ranks; ++i) {
-        if ((i != rank) && (store->views->moves.ranks[i].incarnation != 0) && !store->views->moves.ranks[i].leaves) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static kvcl_status_t check_part(const struct kvcl_store *store, const kvcl_part_t *part, uint32_t rank)
 {
     kvcl_status_t status = kvcl_hello_check(&part->hello, rank, store->id);
@@ -168,11 +168,8 @@ static kvcl_status_t take(kvcl_store_h store, kvcl_peer_t *peer, uint32_t rank, 
     if ((views->view != 0) && !views->over && !(part->flags & KVCL_PART_SURE)) {
         return KVCL_ERR_BUSY;
     }
-    if (leaves && (!is_here || !others_stay(store, rank))) {
-        return KVCL_ERR_UNSUPPORTED;
-    }
-    if (!is_here && !kvcl_store_rank_renew(store, rank, peer, &part->hello)) {
-        return KVCL_ERR_BUSY;
+    if (!is_here && (leaves || !kvcl_store_rank_renew(store, rank, peer, &part->hello))) {
+        return KVCL_ERR_BUSY; /* it asks again, when both know of the same process */
     }
     kvcl_log_info("rank %u %s a store", rank, leaves ? "gives its shards to the others of" : "comes to");
     kvcl_views_rank_comes(store, rank, (uint16_t)part->hello.incarnation, leaves);

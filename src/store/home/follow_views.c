@@ -257,7 +257,9 @@ void kvcl_views_rank_comes(kvcl_store_h store, uint32_t rank, uint16_t incarnati
     views->moves.ranks[rank].incarnation = incarnation;
     views->moves.ranks[rank].leaves      = leaves;
     if (views->view != 0) {
-        views->members[rank] = view->incarnation[slot_of(store, rank)];
+        if (view != NULL) { /* else the first view names all members (take_view) */
+            views->members[rank] = view->incarnation[slot_of(store, rank)];
+        }
         move(store);
     }
 }

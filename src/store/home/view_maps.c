@@ -16,17 +16,26 @@ void kvcl_store_map_set(kvcl_store_h store, kvcl_store_map_t *map)
     atomic_store_explicit(&store->map, map, memory_order_release);
 }
 
+/* The ranks that are to have shards. If all leave, each keeps its own until it has gone. */
+static uint32_t list_ranks(const kvcl_moves_t *moves, bool leavers, uint32_t *ranks)
+{
+    uint32_t n = 0, i;
+
+    for (i = 0; i < moves->n_ranks; ++i) {
+        if ((moves->ranks[i].incarnation != 0) && (leavers || !moves->ranks[i].leaves)) {
+            ranks[n++] = i;
+        }
+    }
+    return ((n != 0) || leavers) ? n : list_ranks(moves, true, ranks);
+}
+
 kvcl_store_map_t *kvcl_view_map_make(kvcl_store_h store)
 {
     const kvcl_store_views_t *views = store->views;
     kvcl_store_map_t         *map   = calloc(1, sizeof(*map));
-    uint32_t                 *ranks = malloc(store->n_ranks * sizeof(*ranks)), n = 0, i;
+    uint32_t                 *ranks = malloc(store->n_ranks * sizeof(*ranks)), n;
 
-    for (i = 0; (ranks != NULL) && (i < store->n_ranks); ++i) {
-        if ((views->moves.ranks[i].incarnation != 0) && !views->moves.ranks[i].leaves) {
-            ranks[n++] = i;
-        }
-    }
+    n = (ranks != NULL) ? list_ranks(&views->moves, false, ranks) : 0;
     if ((map != NULL) && ((ranks == NULL) || (kvcl_shard_map_build(&map->shards, 1, ranks, n) != KVCL_OK))) {
         free(map);
         map = NULL;

@@ -1,0 +1,325 @@
+/*
+ * Ranks that leave a job with stores (kvcl_leave), in bad luck. Ranks are forked here, and write what they saw into
+ * memory that all share.
+ *   leave_stores [CASE]   prints "ok NAME" for each case; exit 1 if one failed
+ *
+ * all      all ranks of a store leave at once: nobody is left to have their shards, and none waits for that
+ * struck   two ranks leave, and the one that stays is killed meanwhile
+ * closed   one of three stores is closed while the rank hands it over: the other two are handed over all the same
+ * early    before the ranks have met: an error, and the rank stays
+ * full     the others have no room: an error with numbers, and the rank stays
+ */
+#include "grow_keys.h"
+#include "start_ranks.h"
+
+#include <kvcl/kvcl.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+enum { RANKS = 3, KEYS = 40, STORES = 3, WAIT_S = 60 };
+#define WAIT_NS (WAIT_S * UINT64_C(1000000000))
+
+typedef enum { ALL, STRUCK, CLOSED, EARLY, FULL } what_t;
+
+typedef struct shared {
+    what_t      what;
+    _Atomic int met, begun, stopped, go, left, wrong, finished;
+} shared_t;
+
+typedef struct rank {
+    int            rank;
+    kvcl_context_h ctx;
+    kvcl_comm_h    world;
+    kvcl_store_h   stores[STORES];
+    kvcl_cache_h   cache;
+    kvcl_status_t  status; /* of kvcl_leave() */
+    char           sentence[256];
+} rank_t;
+
+static shared_t *shared;
+static pid_t    pids[RANKS];
+
+#define IS(_call, _result)                                                                                             \
+    do {                                                                                                               \
+        kvcl_status_t is_ = (_call);                                                                                   \
+        if (is_ != (_result)) {                                                                                        \
+            fprintf(stderr, "rank %d: %s: %s: %s\n", r->rank, #_call, kvcl_status_name(is_), kvcl_last_error());       \
+            atomic_store(&shared->wrong, 1);                                                                           \
+        }                                                                                                              \
+    } while (0)
+
+static void wait_value(_Atomic int *word, int value)
+{
+    while (atomic_load(word) < value) { /* the alarm of each process bounds it */
+        usleep(500);
+    }
+}
+
+static void meet(_Atomic int *word, int n)
+{
+    atomic_fetch_add(word, 1);
+    wait_value(word, n);
+}
+
+/* ---- a rank ---- */
+
+static void open_store(rank_t *r, uint64_t blocks, kvcl_store_h *store_p)
+{
+    kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
+
+    params.dir_entries = 1 << 12;
+    params.block_bytes = BLOCK;
+    params.dram_bytes  = blocks * BLOCK;
+    params.replicas    = 1;
+    IS(kvcl_store_open(r->world, &params, store_p), KVCL_OK);
+}
+
+static void put(rank_t *r, int of)
+{
+    static uint64_t words[WORDS];
+    unsigned        i;
+
+    for (i = 0; i < KEYS; ++i) {
+        kvcl_key_t key = key_of(of, i);
+        uint32_t   id  = 0;
+        kvcl_req_h req;
+
+        expected(&key, words);
+        IS(kvcl_cache_write_block(r->cache, id, words, sizeof(words)), KVCL_OK);
+        IS(wait_for(kvcl_store_put(r->stores[of], &key, 1, r->cache, &id, NULL, &req), &req), KVCL_OK);
+    }
+}
+
+static void get(rank_t *r, int of)
+{
+    static uint64_t want[WORDS], got[WORDS];
+    unsigned        i;
+
+    for (i = 0; i < KEYS; ++i) {
+        kvcl_key_t key = key_of(of, i);
+        uint32_t   id  = 1;
+        kvcl_req_h req;
+
+        IS(wait_for(kvcl_store_get(r->stores[of], &key, 1, r->cache, &id, NULL, NULL, &req), &req), KVCL_OK);
+        IS(kvcl_cache_read_block(r->cache, id, got, sizeof(got)), KVCL_OK);
+        expected(&key, want);
+        if (memcmp(want, got, sizeof(want)) != 0) {
+            fprintf(stderr, "rank %d: other bytes\n", r->rank);
+            atomic_store(&shared->wrong, 1);
+        }
+    }
+}
+
+static void *leave(void *arg)
+{
+    rank_t *r = arg;
+
+    r->status = kvcl_leave(r->ctx, WAIT_NS);
+    snprintf(r->sentence, sizeof(r->sentence), "%s", (r->status == KVCL_OK) ? "" : kvcl_last_error());
+    return NULL;
+}
+
+static void leaves(rank_t *r, kvcl_status_t status, const char *word)
+{
+    (void)leave(r);
+    if ((r->status != status) || (strstr(r->sentence, word) == NULL)) {
+        fprintf(stderr, "rank %d: kvcl_leave: %s: %s\n", r->rank, kvcl_status_name(r->status), r->sentence);
+        atomic_store(&shared->wrong, 1);
+    }
+    atomic_fetch_add(&shared->left, 1);
+}
+
+static void live_all(rank_t *r, int leavers)
+{
+    int i;
+
+    for (i = 0; i < STORES; ++i) {
+        open_store(r, 8 * KEYS, &r->stores[i]);
+    }
+    put(r, 0);
+    meet(&shared->begun, RANKS);
+    if (r->rank < leavers) {
+        while (atomic_load(&shared->go) == 0) { /* all at the same moment */
+        }
+        leaves(r, KVCL_OK, "");
+        wait_value(&shared->left, leavers);
+    } else {
+        pause(); /* it is killed */
+    }
+}
+
+/* Rank 1 leaves. Rank 2 is stopped, so that the first store's shards do not move, until rank 1 has closed that one. */
+static void live_closed(rank_t *r)
+{
+    pthread_t thread;
+    int       i;
+
+    for (i = 0; i < STORES; ++i) {
+        open_store(r, 8 * KEYS, &r->stores[i]);
+        if (r->rank == 1) {
+            put(r, i);
+        }
+    }
+    IS(kvcl_phase(r->ctx, KVCL_PHASE_WARM_UP), KVCL_OK);
+    meet(&shared->begun, RANKS);
+    if (r->rank == 1) {
+        wait_value(&shared->stopped, 1);
+        pthread_create(&thread, NULL, leave, r);
+        usleep(200000); /* it asks the others; if that is too short, the store is left out, which is right as well */
+        kvcl_store_close(r->stores[0]);
+        atomic_store(&shared->go, 1);
+        pthread_join(thread, NULL);
+        IS(r->status, KVCL_OK);
+        atomic_store(&shared->left, 1);
+    } else {
+        wait_value(&shared->left, 1);
+        get(r, 1);
+        get(r, 2);
+    }
+    meet(&shared->met, RANKS);
+}
+
+/* Rank 2 takes no part in views, so the others wait for it. */
+static void live_early(rank_t *r)
+{
+    kvcl_event_t event = KVCL_EVENT_INIT;
+
+    if (r->rank != 2) {
+        r->status = kvcl_leave(r->ctx, 1000000);
+        if ((r->status != KVCL_ERR_TIMED_OUT) || (strstr(kvcl_last_error(), "have not met") == NULL)) {
+            fprintf(stderr, "rank %d: kvcl_leave: %s: %s\n", r->rank, kvcl_status_name(r->status), kvcl_last_error());
+            atomic_store(&shared->wrong, 1);
+        }
+        IS(kvcl_event_next(r->ctx, &event), KVCL_INPROGRESS); /* it stays */
+    }
+    meet(&shared->met, RANKS);
+}
+
+static void live_full(rank_t *r)
+{
+    char moved[64];
+
+    open_store(r, (r->rank == 1) ? 8 * KEYS : 4, &r->stores[0]);
+    if (r->rank == 1) {
+        put(r, 0);
+        leaves(r, KVCL_ERR_NO_SPACE, " blocks have moved, ");
+        snprintf(moved, sizeof(moved), "%d of %d bytes in all have not", KEYS - 8, (KEYS - 8) * BLOCK);
+        if (strstr(r->sentence, moved) == NULL) {
+            fprintf(stderr, "rank 1: no \"%s\" in: %s\n", moved, r->sentence);
+            atomic_store(&shared->wrong, 1);
+        }
+    }
+    wait_value(&shared->left, 1);
+    get(r, 0);
+    meet(&shared->met, RANKS);
+}
+
+static int live(const void *arg, int rank)
+{
+    static rank_t one;
+    rank_t        *r     = &one;
+    kvcl_layout_t layout = KVCL_LAYOUT_BYTES(2, BLOCK);
+    int           i;
+
+    (void)arg;
+    r->rank = rank;
+    if ((shared->what == EARLY) && (rank == 2)) {
+        setenv("KVCL_VIEWS", "no", 1);
+    }
+    KVCL_TRY(kvcl_init(NULL, &r->ctx));
+    KVCL_TRY(kvcl_comm_world(r->ctx, &r->world));
+    KVCL_TRY(kvcl_cache_create(r->ctx, "c", &layout, NULL, &r->cache));
+    switch (shared->what) {
+    case ALL:
+        live_all(r, RANKS);
+        break;
+    case STRUCK:
+        live_all(r, RANKS - 1);
+        break;
+    case CLOSED:
+        live_closed(r);
+        break;
+    case EARLY:
+        live_early(r);
+        break;
+    default:
+        live_full(r);
+        break;
+    }
+    for (i = 0; i < STORES; ++i) {
+        kvcl_store_close(r->stores[i]);
+    }
+    kvcl_cache_destroy(r->cache);
+    kvcl_finalize(r->ctx);
+    atomic_fetch_add(&shared->finished, 1);
+    return 0;
+}
+
+/* ---- the parent ---- */
+
+static bool wait_for_word(_Atomic int *word, int value)
+{
+    int i;
+
+    for (i = 0; (i < WAIT_S * 1000) && (atomic_load(word) < value); ++i) {
+        usleep(1000);
+    }
+    return atomic_load(word) >= value;
+}
+
+static bool run(what_t what, const char *name)
+{
+    const int end   = (what == STRUCK) ? RANKS - 1 : RANKS;
+    bool      right = true;
+    int       rank;
+
+    memset(shared, 0, sizeof(*shared));
+    shared->what = what;
+    start_ranks(RANKS, live, NULL, pids);
+    if ((what == ALL) || (what == STRUCK)) {
+        right = wait_for_word(&shared->begun, RANKS);
+        atomic_store(&shared->go, 1);
+    }
+    if (what == STRUCK) {
+        kill(pids[RANKS - 1], SIGKILL);
+        (void)waitpid(pids[RANKS - 1], NULL, 0);
+    } else if (what == CLOSED) {
+        right = wait_for_word(&shared->begun, RANKS);
+        kill(pids[2], SIGSTOP);
+        (void)waitpid(pids[2], NULL, WUNTRACED);
+        atomic_store(&shared->stopped, 1);
+        right = wait_for_word(&shared->go, 1) && right;
+        kill(pids[2], SIGCONT);
+    }
+    for (rank = 0; rank < end; ++rank) {
+        right = rank_ends_well(pids[rank]) && right;
+    }
+    right = right && (atomic_load(&shared->wrong) == 0) && (atomic_load(&shared->finished) == end);
+    printf("%s %s\n", right ? "ok" : "WRONG", name);
+    fflush(stdout);
+    return right;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const names[] = {[ALL] = "all", [STRUCK] = "struck", [CLOSED] = "closed", [EARLY] = "early",
+                                        [FULL] = "full"};
+    bool right = true;
+    int  what;
+
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        perror("mmap");
+        return 1;
+    }
+    setenv("KVCL_VIEWS", "yes", 1);
+    for (what = ALL; what <= FULL; ++what) {
+        if ((argc < 2) || (strcmp(argv[1], names[what]) == 0)) {
+            right = run((what_t)what, names[what]) && right;
+        }
+    }
+    return right ? 0 : 1;
+}
