@@ -7,7 +7,7 @@
  * kernel marks a word of theirs (life_watch.c). A mark says that one thread is gone, and a page is another process's
  * word: a sign, no proof. Proof is that all threads of the process are exiting, so that none returns to its own code
  * (exiting.c). The kernel wakes one of the sleepers, which wakes the others; if that one ends or is stopped in the same
- * moment, the others see the end at the socket only.
+ * moment, the others see the mark when they look (kvcl_life_look).
  *
  * Source: robust_futex(2), futex_waitv(2) (Linux 5.16).
  */
@@ -47,6 +47,9 @@ void          kvcl_life_close(kvcl_life_t *life); /* NULL: nothing */
  * and must not be able to shrink. fd stays the caller's. @return false: it is no such page, or no room is left. */
 bool kvcl_life_watch(kvcl_life_t *life, uint32_t number, int fd, uint32_t word);
 void kvcl_life_forget(kvcl_life_t *life, uint32_t number);
+
+/** A look at all words, to be taken now and then: if one has changed, and nobody has woken the thread, it is woken. */
+void kvcl_life_look(kvcl_life_t *life);
 
 /** Polls readable when kvcl_life_take() may have something to say. */
 int kvcl_life_fd(const kvcl_life_t *life);

@@ -4,7 +4,7 @@
  * Owns: the mappings, which are read-only, and the thread. The lock guards all but the words; the thread drops it
  * while it sleeps. A word changes once: the kernel marks it, or its owner releases it. The thread looks at that change
  * and drops the word, so a process that changes its word again and again wakes nobody. The kernel wakes one sleeper,
- * which wakes the others.
+ * which wakes the others; if that one is stopped, kvcl_life_look() sees the change.
  */
 #include "config.h"
 #include "base/error.h"
@@ -22,7 +22,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#define HUGETLBFS 0x958458f6 /* statfs(2) */
 
 enum { WORDS_MAX = 128, TURN = 0 }; /* of one call of futex_waitv; the first is life->turn */
 
@@ -187,15 +190,18 @@ void kvcl_life_close(kvcl_life_t *life)
     free(life);
 }
 
-/* A page that could shrink would end this process when it is read. NULL: it is none of ours. */
+/* A page that could shrink would end this process when it is read; a huge one could not be unmapped by the size of a
+ * page. NULL: it is none of ours. */
 static void *map_page(int fd, uint32_t word)
 {
-    const int   seals = fcntl(fd, F_GET_SEALS);
-    struct stat st;
-    void        *map;
+    const int     seals = fcntl(fd, F_GET_SEALS);
+    struct statfs fs;
+    struct stat   st;
+    void          *map;
 
     if ((seals < 0) || !(seals & F_SEAL_SHRINK) || (fstat(fd, &st) != 0) || (st.st_size < (off_t)page_size()) ||
-        (word % sizeof(uint32_t) != 0) || (word >= page_size())) {
+        (fstatfs(fd, &fs) != 0) || (fs.f_type == HUGETLBFS) || (word % sizeof(uint32_t) != 0) ||
+        (word >= page_size())) {
         return NULL;
     }
     map = mmap(NULL, page_size(), PROT_READ, MAP_SHARED, fd, 0);
@@ -234,6 +240,20 @@ void kvcl_life_forget(kvcl_life_t *life, uint32_t number)
     drop(life, &life->seen[number]);
     life->seen[number].marked = false;
     turn(life);
+    pthread_mutex_unlock(&life->lock);
+}
+
+void kvcl_life_look(kvcl_life_t *life)
+{
+    uint32_t i;
+
+    pthread_mutex_lock(&life->lock);
+    for (i = 0; (i < life->n) && ((life->seen[i].map == NULL) ||
+                                  (atomic_load(life->seen[i].word) == life->seen[i].value)); ++i) {
+    }
+    if (i < life->n) {
+        turn(life);
+    }
     pthread_mutex_unlock(&life->lock);
 }
 

@@ -281,6 +281,9 @@ static void rest(kvcl_member_room_t *room, uint64_t until_ns)
     const int     ms     = kvcl_deadline_poll_ms(unsure ? kvcl_now_ns() + KVCL_LOOK_NS : until_ns);
     uint32_t      slot;
 
+    if (room->life != NULL) {
+        kvcl_life_look(room->life);
+    }
     if ((poll(fds, 4, ms) <= 0) && !unsure) {
         return;
     }

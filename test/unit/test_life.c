@@ -6,10 +6,14 @@
 #include "test_base.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,6 +128,59 @@ START_TEST(all_watchers_are_told)
 }
 END_TEST
 
+typedef struct sleeper {
+    _Atomic pid_t thread;
+    uint32_t      *word, value;
+} sleeper_t;
+
+static void *sleep_at(void *arg)
+{
+    sleeper_t *sleeper = arg;
+
+    atomic_store(&sleeper->thread, (pid_t)syscall(SYS_gettid));
+    (void)syscall(SYS_futex, sleeper->word, FUTEX_WAIT, sleeper->value, NULL, NULL, 0);
+    return NULL;
+}
+
+static bool is_asleep(pid_t thread)
+{
+    char path[64], line[256] = "", *end;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%ld/stat", (long)thread);
+    file = fopen(path, "r");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), file));
+    fclose(file);
+    end = strrchr(line, ')');
+    return (end != NULL) && (end[2] == 'S');
+}
+
+/* The kernel wakes another sleeper, which wakes nobody, as one that is stopped at that moment. */
+START_TEST(a_mark_that_nobody_passes_on)
+{
+    const size_t size    = (size_t)sysconf(_SC_PAGESIZE);
+    page_t       page    = start_process();
+    char         *map    = mmap(NULL, size, PROT_READ, MAP_SHARED, page.fd, 0);
+    sleeper_t    sleeper = {.word = (uint32_t *)(void *)(map + page.word)};
+    pthread_t    thread;
+
+    ck_assert_ptr_ne(map, MAP_FAILED);
+    sleeper.value = *sleeper.word;
+    ck_assert_int_eq(pthread_create(&thread, NULL, sleep_at, &sleeper), 0);
+    while ((atomic_load(&sleeper.thread) == 0) || !is_asleep(atomic_load(&sleeper.thread))) {
+        usleep(1000);
+    }
+    ck_assert(kvcl_life_watch(mine, 2, page.fd, page.word));
+    kill(page.pid, SIGKILL);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    kvcl_life_look(mine);
+    ck_assert_uint_eq(wait_for_one(mine), 2);
+    munmap(map, size);
+    end_process(&page);
+}
+END_TEST
+
 START_TEST(one_that_was_killed_before_is_told)
 {
     page_t page = start_process();
@@ -179,6 +236,29 @@ START_TEST(pages_that_are_none)
     close(fds[0]);
     close(fds[1]);
     end_process(&page);
+}
+END_TEST
+
+/* Nothing of it stays mapped. */
+START_TEST(a_huge_page_is_none)
+{
+    const int memory = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+    char      line[512];
+    FILE      *maps;
+
+    if ((memory < 0) || (ftruncate(memory, 1 << 30) != 0)) {
+        return; /* the kernel has none */
+    }
+    ck_assert_int_eq(fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    ck_assert(!kvcl_life_watch(mine, 0, memory, 0));
+    kvcl_life_forget(mine, 0);
+    maps = fopen("/proc/self/maps", "r");
+    ck_assert_ptr_nonnull(maps);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        ck_assert_ptr_null(strstr(line, "memfd:huge"));
+    }
+    fclose(maps);
+    close(memory);
 }
 END_TEST
 
@@ -253,9 +333,11 @@ int main(void)
     tcase_set_timeout(tcase, 2 * LONG_MS / 1000);
     tcase_add_test(tcase, a_killed_process_is_told_once);
     tcase_add_test(tcase, all_watchers_are_told);
+    tcase_add_test(tcase, a_mark_that_nobody_passes_on);
     tcase_add_test(tcase, one_that_was_killed_before_is_told);
     tcase_add_test(tcase, a_thread_that_lets_go_is_no_sign);
     tcase_add_test(tcase, pages_that_are_none);
+    tcase_add_test(tcase, a_huge_page_is_none);
     tcase_add_test(tcase, a_word_that_changes_again_and_again);
     tcase_add_test(tcase, a_page_cannot_be_written_by_others);
     tcase_add_test(tcase, who_is_exiting);
