@@ -161,6 +161,48 @@ static bool case_gives_up(void)
     return finish("a process that waits gives up, and another one takes the slot", right, ": ");
 }
 
+static void stop_others(int proc, int sig)
+{
+    int i;
+
+    for (i = 1; i < size; ++i) {
+        kill(pids[in_slot[i]], sig);
+    }
+    kill(pids[proc], sig);
+}
+
+/* It is stopped while it is activated, and so are the members that would decide, for longer than a process may be silent
+ * that waits. It is a member afterwards, or was dropped and is none until another call names it. */
+static bool case_silent(void)
+{
+    bool right, is_dropped;
+    int  a;
+
+    setenv("KVCL_DEAD", "30s", 1); /* the members that are stopped stay members */
+    right = start(size + 1) && all_work();
+    a     = right ? waiting(size) : -1;
+    right = (a >= 0);
+    if (right) {
+        proc_t *by = &shared->procs[in_slot[0]];
+
+        stop_others(a, SIGSTOP);
+        by->what  = ACTIVATE;
+        by->among = UINT64_C(1) << size;
+        atomic_fetch_add(&by->asked, 1);
+        usleep(3500000);
+        stop_others(a, SIGCONT);
+        right      = wait_for(&by->done, atomic_load(&by->asked)) && (atomic_load(&by->result) == KVCL_OK);
+        is_dropped = (by->dropped != 0);
+        right      = (right || fail("kvcl_comm_activate fails", atomic_load(&by->result))) &&
+                (!is_dropped || (is_quiet(a, size) && is_status(in_slot[0], ACTIVATE, UINT64_C(1) << size, KVCL_OK))) &&
+                is_status(a, SYNC, 0, KVCL_OK);
+        in_slot[size] = a;
+        right = right && all_see(bits_of()) && all_do(TALK) && all_do(BARRIER);
+    }
+    unsetenv("KVCL_DEAD");
+    return finish("a process that is silent while it is activated", right, ": ");
+}
+
 int main(int argc, char **argv)
 {
     bool right;
@@ -174,5 +216,6 @@ int main(int argc, char **argv)
     right = case_killed() && right;
     right = case_caller_killed() && right;
     right = case_gives_up() && right;
+    right = case_silent() && right;
     return right ? 0 : 1;
 }

@@ -3,8 +3,8 @@
  * (kvcl_comm_sync): kvcl_recover.h.
  *
  * Owns: rank->activated. Invariant: a process that a call has named becomes a member, however long that takes, while it
- * and this rank live: it asks again and again, and each time the machine is told (joins.c). Locks: none is held on
- * entry; the engine lock inside.
+ * and this rank live: it asks again and again, and each time the machine is told (joins.c). One that the call has
+ * dropped does not, unless another call names it. Locks: none is held on entry; the engine lock inside.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -53,7 +53,7 @@ static bool waits(const kvcl_member_room_t *room, uint32_t slot, uint64_t incarn
            (rank->next_incarnation == incarnation);
 }
 
-/* Lock held. Each of them is a member, or has ended. */
+/* Lock held. Each of them is a member, or has ended and is in no view that is proposed. */
 static bool are_settled(void *arg)
 {
     const coming_t *coming = arg;
@@ -65,7 +65,7 @@ static bool are_settled(void *arg)
     }
     KVCL_RANKSET_EACH(&coming->slots, slot) {
         if (!kvcl_view_has(&coming->room->views.view, slot, coming->incarnation[slot]) &&
-            waits(coming->room, slot, coming->incarnation[slot])) {
+            (kvcl_views_is_busy(&coming->room->views) || waits(coming->room, slot, coming->incarnation[slot]))) {
             return false;
         }
     }
@@ -107,11 +107,19 @@ static kvcl_status_t begin(kvcl_comm_h comm, const int *ranks, int n, const char
     return KVCL_OK;
 }
 
+/* Lock held. Should the process ask again, a call must name it again. */
+static void give_up(kvcl_member_room_t *room, uint32_t slot)
+{
+    kvcl_assert_locked(room->ctx);
+    kvcl_views_unjoin(&room->views, slot, room->ranks[slot].activated);
+    room->ranks[slot].activated = 0;
+}
+
 /* Lock held. */
 static kvcl_status_t end(kvcl_comm_h comm, const int *ranks, int n, const char *call, coming_t *coming,
                          kvcl_view_change_result_t *result)
 {
-    const kvcl_member_room_t  *room = coming->room;
+    kvcl_member_room_t        *room = coming->room;
     kvcl_view_change_result_t own   = KVCL_VIEW_CHANGE_RESULT_INIT;
     uint32_t                  slot;
     int                       i;
@@ -129,6 +137,7 @@ static kvcl_status_t end(kvcl_comm_h comm, const int *ranks, int n, const char *
                 ? !kvcl_view_has(&room->views.view, slot, coming->incarnation[slot])
                 : !kvcl_rankset_has(&room->views.view.members, slot)) {
             kvcl_member_drop(&own, ranks[i]);
+            give_up(room, slot);
         }
     }
     give_result(room, &own, result);
