@@ -59,13 +59,14 @@ KVCL_API kvcl_status_t kvcl_comm_is_revoked(kvcl_comm_h comm, int *revoked_p) KV
  * whichever ranks die meanwhile, also those that die later. A rank that dies before it has called takes no part.
  * Blocks; not from a callback.
  * @param [in,out] flags  bits of this rank; on KVCL_OK and KVCL_ERR_RANK_FAILED those of all.
- * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER. After KVCL_ERR_TIMED_OUT the next
- *                    call is the next round: the others must make it too.
+ * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused. After
+ *                    KVCL_ERR_TIMED_OUT the next call is the next round: the others must make it too.
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED (the ranks have agreed, and not all of them have acknowledged all failures of
  *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() instead); KVCL_ERR_NO_QUORUM or
  *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed; NO_QUORUM also in a process that waits until
  *         a member activates it); KVCL_ERR_STALE (this rank was excluded);
- *         KVCL_ERR_BUSY (another thread is in such a call with comm); KVCL_ERR_UNSUPPORTED; KVCL_ERR_NO_MEMORY.
+ *         KVCL_ERR_BUSY (another thread is in such a call with comm); KVCL_ERR_CANCELED (another thread has freed comm
+ *         meanwhile); KVCL_ERR_UNSUPPORTED; KVCL_ERR_NO_MEMORY.
  */
 KVCL_API kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeout_ns) KVCL_MUST_CHECK;
 
@@ -95,7 +96,7 @@ typedef struct kvcl_view_change_result {
  * KVCL_ERR_STALE. That takes about KVCL_DEAD, in which their leases end. Blocks; not from a callback.
  * @param ranks, n  numbers in comm, without the caller's own. One that is no member is left alone, and is in
  *                  result->dropped.
- * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER.
+ * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
  * @param [out] result  filled on KVCL_OK; NULL: not wanted.
  * @return KVCL_OK: this rank's view has none of them; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet, and they go all
  *         the same when they can; KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_UNKNOWN_RANK,

@@ -15,7 +15,8 @@ static void send_message(void *arg, uint32_t to, const kvcl_agree_msg_t *msg)
     kvcl_peer_t              *peer    = room->ranks[to].peer;
     const kvcl_rankset_t     sets[2]  = {msg->value.acked, msg->value.members};
     kvcl_msg_agree_t         out      = {
-        .msg = {.type = KVCL_MSG_AGREE, .op = room->me}, .comm = recover->id, .round = msg->round,
+        .msg   = {.type = KVCL_MSG_AGREE, .op = room->me},
+        .comm  = (recover->comm != NULL) ? recover->comm->id : recover->past_id, .round = msg->round,
         .view = msg->view, .accepted = msg->accepted, .flags = msg->value.flags, .type = msg->type,
         .call = msg->value.call,
     };
@@ -54,7 +55,6 @@ static kvcl_recover_t *make(kvcl_member_room_t *room, kvcl_comm_h comm)
     }
     recover->room = room;
     recover->comm = comm;
-    recover->id   = comm->id;
     kvcl_agree_init(&recover->agree, room->me, &group, &agree_ops, recover);
     if (room->joining && (comm == comm->ctx->world)) {
         kvcl_agree_join(&recover->agree);
@@ -107,7 +107,9 @@ void kvcl_member_recover_again(kvcl_member_room_t *room)
 
     kvcl_assert_locked(room->ctx);
     kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
-        kvcl_agree_again(&recover->agree);
+        if (recover->comm != NULL) { /* else it only answers */
+            kvcl_agree_again(&recover->agree);
+        }
     }
 }
 
@@ -129,6 +131,27 @@ void kvcl_member_recover_joined(kvcl_member_room_t *room, uint32_t slot)
     memmove(&room->told[at], &room->told[at + 1], (room->n_told - at) * sizeof(room->told[0])); /* the rest */
 }
 
+static void forget(kvcl_recover_t *recover)
+{
+    kvcl_list_del(&recover->link);
+    free(recover);
+}
+
+/* Its communicator is freed. Others may ask it for what it has given or decided, if it has; a call that waits is told. */
+static void make_past(kvcl_member_room_t *room, kvcl_recover_t *recover)
+{
+    recover->past_id = recover->comm->id;
+    recover->comm    = NULL;
+    if (recover->busy) {
+        kvcl_engine_notify(room->ctx);
+    } else if (recover->agree.round == 0) {
+        forget(recover);
+        return;
+    }
+    kvcl_list_del(&recover->link);
+    kvcl_list_add_tail(&room->recovers, &recover->link);
+}
+
 void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm)
 {
     kvcl_recover_t *recover, *next, *oldest = NULL;
@@ -136,21 +159,18 @@ void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *
 
     kvcl_list_foreach_safe (recover, next, &room->recovers, kvcl_recover_t, link) {
         if (comm == NULL) {
-            kvcl_list_del(&recover->link);
-            free(recover);
+            forget(recover);
         } else if (recover->comm == comm) {
-            recover->comm = NULL;
-            kvcl_list_del(&recover->link);
-            kvcl_list_add_tail(&room->recovers, &recover->link);
+            make_past(room, recover);
         }
     }
     kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
-        n     += (recover->comm == NULL) ? 1 : 0;
-        oldest = ((recover->comm == NULL) && (oldest == NULL)) ? recover : oldest;
+        if ((recover->comm == NULL) && !recover->busy) {
+            oldest = (n++ == 0) ? recover : oldest;
+        }
     }
     if (n > KVCL_RECOVER_PAST) {
-        kvcl_list_del(&oldest->link);
-        free(oldest);
+        forget(oldest);
     }
 }
 
@@ -162,7 +182,7 @@ static kvcl_recover_t *find_past(kvcl_member_room_t *room, uint64_t id)
     kvcl_recover_t *recover;
 
     kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
-        if ((recover->comm == NULL) && (recover->id == id)) {
+        if ((recover->comm == NULL) && (recover->past_id == id)) {
             return recover;
         }
     }

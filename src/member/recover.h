@@ -18,7 +18,7 @@ typedef struct kvcl_recover {
     kvcl_list_t        link; /* room->recovers; in the order of their first use, or of their end */
     kvcl_member_room_t *room;
     kvcl_comm_h        comm; /* NULL: it was freed */
-    uint64_t           id;   /* its name in messages */
+    uint64_t           past_id; /* freed: its id, which is its name in messages */
     kvcl_agree_t       agree;
     int                n_acked; /* failures that the user has acknowledged */
     bool               busy;    /* a call waits for: */

@@ -117,7 +117,7 @@ static bool is_over(void *arg)
 {
     const kvcl_recover_t *recover = arg;
 
-    return recover->done || kvcl_member_room(recover->comm->ctx)->excluded;
+    return recover->done || (recover->comm == NULL) || recover->room->excluded;
 }
 
 /* Lock held. Slots that nobody has, as far as this rank knows: those are no failures. */
@@ -177,6 +177,9 @@ static kvcl_status_t end(kvcl_member_room_t *room, kvcl_recover_t *recover, uint
 
     kvcl_assert_locked(room->ctx);
     recover->busy = false;
+    if (recover->comm == NULL) {
+        return kvcl_fail(KVCL_ERR_CANCELED, "%s: another thread has freed the communicator meanwhile", call);
+    }
     if (!recover->done) {
         return room->excluded
                    ? kvcl_fail(KVCL_ERR_STALE, "%s: the other ranks have excluded this one", call)
@@ -199,30 +202,32 @@ static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, ui
     kvcl_member_room_t *room;
     kvcl_recover_t     *recover = NULL;
     kvcl_status_t      status   = kvcl_recover_check(comm, call, &room);
+    kvcl_context_h     ctx;
     uint64_t           deadline_ns;
 
     if (status != KVCL_OK) {
         return status;
     }
-    if (kvcl_callback_inside(comm->ctx)) {
+    ctx = comm->ctx;
+    if (kvcl_callback_inside(ctx)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it would block in a callback of the context", call);
     }
-    status = kvcl_call_timeout(comm->ctx, timeout_ns, call, &timeout_ns);
+    status = kvcl_call_timeout(ctx, timeout_ns, call, &timeout_ns);
     if (status != KVCL_OK) {
         return status;
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
-    kvcl_lock(comm->ctx);
+    kvcl_lock(ctx);
     status = begin(room, comm, number, flags, call, &recover);
-    kvcl_unlock(comm->ctx);
+    kvcl_unlock(ctx);
     if (status != KVCL_OK) {
         return status;
     }
-    (void)kvcl_engine_wait(comm->ctx, is_over, recover, deadline_ns);
-    kvcl_lock(comm->ctx);
+    (void)kvcl_engine_wait(ctx, is_over, recover, deadline_ns);
+    kvcl_lock(ctx);
     *round_p = recover->awaited;
     status   = end(room, recover, number, call, value);
-    kvcl_unlock(comm->ctx);
+    kvcl_unlock(ctx);
     return status;
 }
 

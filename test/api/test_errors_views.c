@@ -96,6 +96,8 @@ START_TEST(a_rank_that_is_alone_has_a_view)
     change_members(comm);
     REFUSED(INVALID_PARAM, "flags", kvcl_comm_agree(comm, NULL, SECOND));
     REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_comm_agree(comm, &flags, KVCL_WAIT_FOREVER));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_comm_shrink(comm, KVCL_WAIT_FOREVER, &shrunk));
+    REFUSED(INVALID_PARAM, "KVCL_WAIT_FOREVER", kvcl_leave(one, KVCL_WAIT_FOREVER));
     REFUSED(INVALID_PARAM, "shrunk_p", kvcl_comm_shrink(comm, SECOND, NULL));
     REFUSED(INVALID_PARAM, "NULL", kvcl_comm_get_failed(comm, NULL, 1, &n_failed));
     TAKEN(kvcl_comm_agree(comm, &flags, 60 * (uint64_t)SECOND));

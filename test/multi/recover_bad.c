@@ -8,6 +8,7 @@
 
 #include <kvcl/kvcl.h>
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 enum { RANKS_MAX = 16, LONG_S = 100 };
 #define LONG_NS (LONG_S * UINT64_C(1000000000))
 
-typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM, DEAF } what_t;
+typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM, DEAF, FREED } what_t;
 
 typedef struct shared {
     what_t      what;
@@ -246,6 +247,53 @@ static void hear_nobody(const rank_t *r)
     IS((int)kvcl_comm_view(r->world), 2);
 }
 
+typedef struct waiter {
+    kvcl_comm_h   comm;
+    _Atomic int   begun;
+    kvcl_status_t status;
+} waiter_t;
+
+static void *agree_alone(void *arg)
+{
+    waiter_t *waiter = arg;
+    uint64_t flags   = 1;
+
+    atomic_store(&waiter->begun, 1);
+    do {
+        waiter->status = kvcl_comm_agree(waiter->comm, &flags, LONG_NS);
+    } while (waiter->status == KVCL_ERR_BUSY);
+    return NULL;
+}
+
+/* Rank 0 frees a communicator while a thread of it waits for the others' agreement, which never comes. */
+static void free_meanwhile(const rank_t *r)
+{
+    int       ranks[RANKS_MAX], i;
+    uint64_t  flags  = 1;
+    waiter_t  waiter = {.begun = 0};
+    pthread_t thread;
+
+    for (i = 0; i < size; ++i) {
+        ranks[i] = i;
+    }
+    IS(kvcl_comm_create(r->world, ranks, size, &waiter.comm), KVCL_OK);
+    if (r->rank == 0) {
+        pthread_create(&thread, NULL, agree_alone, &waiter);
+        wait_for(&waiter.begun, 1);
+        while (kvcl_comm_agree(waiter.comm, &flags, 1) != KVCL_ERR_BUSY) { /* it has not begun yet */
+            usleep(1000);
+        }
+        kvcl_comm_free(waiter.comm);
+        pthread_join(thread, NULL);
+        IS(waiter.status, KVCL_ERR_CANCELED);
+        atomic_store(&shared->go, 1);
+    } else {
+        wait_for(&shared->go, 1);
+        kvcl_comm_free(waiter.comm);
+    }
+    IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK);
+}
+
 static int live(const void *arg, int rank)
 {
     rank_t        one = {.rank = rank}, *r = &one;
@@ -274,6 +322,9 @@ static int live(const void *arg, int rank)
         break;
     case QUORUM:
         no_quorum(r);
+        break;
+    case FREED:
+        free_meanwhile(r);
         break;
     default:
         hear_nobody(r);
@@ -329,6 +380,7 @@ int main(int argc, char **argv)
         [ABSENT] = "operations with a rank that the view does not have",
         [QUORUM] = "no quorum, for as long as the others are silent",
         [DEAF] = "who hears nobody of its host leaves",
+        [FREED] = "a communicator is freed while a thread agrees with it",
     };
     const char *only = (argc > 2) ? argv[2] : "";
     bool       right = true;
@@ -341,7 +393,7 @@ int main(int argc, char **argv)
         return 1;
     }
     setenv("KVCL_VIEWS", "yes", 0);
-    for (what = CALLS; what <= DEAF; ++what) {
+    for (what = CALLS; what <= FREED; ++what) {
         if ((what == DEAF) && ((getenv("KVCL_PATH") == NULL) || (strcmp(getenv("KVCL_PATH"), "shm") != 0))) {
             continue; /* connections are of two ranks alone */
         }
