@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Sequence, Tuple, TypeVar
 
 import torch
 
-from .. import Comm, KvclError, RankFailed, Request, TimedOut, Unsupported
+from .. import Comm, KvclError, NoQuorum, RankFailed, Request, TimedOut, Unsupported
 from ._tensors import handed
 
 _T = TypeVar("_T")
@@ -83,9 +83,13 @@ def left(until: float) -> float:
 
 
 def entered(comm: Comm, ranks: Sequence[int], until: float) -> None:
-    """Wait until the view has these ranks, or the time has passed. Those that wait (KVCL_JOIN_WAITS) are activated."""
-    while time.monotonic() < until and not all(comm.active()[rank] for rank in ranks):
-        comm.activate(ranks, left(until))
+    """Wait until the view has these ranks, or the time has passed. Those that wait (KVCL_JOIN_WAITS) are activated.
+    Raises RankFailed in a process that waits itself, and Stale in one that was excluded."""
+    while not all(comm.active()[rank] for rank in ranks):
+        try:
+            comm.activate(ranks, left(until))
+        except (NoQuorum, TimedOut):  # the time has passed: they become members all the same when they can
+            return
         time.sleep(0.001)
 
 
