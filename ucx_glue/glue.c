@@ -266,6 +266,9 @@ static bool glue_closing(kvcl_xport_t *xport)
 }
 
 /* What both transports have. */
+static const kvcl_near_ops_t near_ops = {
+    .self = kvcl_glue_near_self, .reaches = kvcl_glue_near_reaches, .get = kvcl_glue_near_get};
+
 #define GLUE_OPS                                                              \
     .fini                = glue_fini,                                         \
     .query               = glue_query,                                        \
@@ -295,6 +298,7 @@ static bool glue_closing(kvcl_xport_t *xport)
 const kvcl_xport_ops_t kvcl_xport_ucx = {
     .size = sizeof(kvcl_xport_ops_t),
     .name = "ucx",
+    .near = &near_ops,
     .init = ucx_init,
     GLUE_OPS
 };

@@ -18,6 +18,7 @@
 #include "base/map.h"
 #include "base/mpool.h"
 #include "core/xport.h"
+#include "near/near_ops.h"
 #include "ucx_glue/ucp.h"
 
 #include <stdatomic.h>
@@ -152,6 +153,7 @@ typedef struct glue_ep {
     char            transport[16]; /* of messages, as UCX calls it */
     bool            probing;    /* UCX has not completed the last probe yet */
     bool            near;       /* a process of this host, reached by shared memory */
+    bool            unreadable; /* the kernel has refused to read its memory */
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */
     bool            is_tcp;     /* messages travel over tcp */
@@ -315,6 +317,10 @@ bool          kvcl_glue_cma_reaches(const glue_process_t *process); /* it lives 
 kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, uint64_t from, void *buf, size_t len,
                                 kvcl_xport_send_t *send);
 unsigned      kvcl_glue_cma_progress(glue_t *g);
+bool          kvcl_glue_near_self(kvcl_xport_t *xport, void *buf);
+bool          kvcl_glue_near_reaches(const kvcl_xport_ep_t *ep);
+kvcl_status_t kvcl_glue_near_get(kvcl_xport_ep_t *ep, const void *self, uint64_t addr, void *buf, size_t len,
+                                 kvcl_xport_send_t *send);
 
 /* glue_data.c: the endpoint for data, which may be closed and opened again while its peer is reached by messages */
 /* Opens the endpoint if it is closed. KVCL_INPROGRESS: it is not connected yet, so nothing is posted on it;

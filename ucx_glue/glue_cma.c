@@ -116,17 +116,19 @@ static size_t collect(const glue_t *g, struct iovec *to, struct iovec *from)
 unsigned kvcl_glue_cma_progress(glue_t *g)
 {
     struct iovec  to[PIECES + 1], from[PIECES + 1];
+    glue_ep_t     *ep = g->read_head->ep;
     kvcl_status_t status;
     size_t        n, i, len;
     ssize_t       left;
 
-    if (g->read_head->ep->closed) {
+    if (ep->closed) {
         end(g, KVCL_ERR_CANCELED);
         return 1;
     }
     n      = collect(g, to, from);
     left   = read_checked(g->read_head->process, to, from, n);
     status = ((left < 0) && (errno == ESRCH)) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_ACCESS;
+    ep->unreadable = ep->unreadable || ((left < 0) && (errno != EFAULT) && (errno != EAGAIN) && (errno != ENOMEM));
     for (i = 1; i < n; ++i) { /* a completion may post, at the tail */
         len = to[i].iov_len;
         if ((left < 0) || ((size_t)left < len)) {
@@ -142,4 +144,31 @@ unsigned kvcl_glue_cma_progress(glue_t *g)
         }
     }
     return (unsigned)(n - 1);
+}
+
+/* ---- memory without a description: near/near_ops.h ---- */
+
+_Static_assert(sizeof(glue_process_t) == KVCL_NEAR_SELF, "what names a process in messages");
+
+bool kvcl_glue_near_self(kvcl_xport_t *xport, void *buf)
+{
+    return glue_of(xport)->plan.cma && (kvcl_glue_cma_self(buf) == KVCL_OK);
+}
+
+bool kvcl_glue_near_reaches(const kvcl_xport_ep_t *super)
+{
+    const glue_ep_t *ep = kvcl_container_of((kvcl_xport_ep_t *)(uintptr_t)super, glue_ep_t, super);
+
+    return ep->near && !ep->unreadable && !ep->closed && !ep->broken && glue_of(super->xport)->plan.cma;
+}
+
+kvcl_status_t kvcl_glue_near_get(kvcl_xport_ep_t *super, const void *self, uint64_t addr, void *buf, size_t len,
+                                 kvcl_xport_send_t *send)
+{
+    const glue_process_t *process = self;
+
+    if (!kvcl_glue_near_reaches(super) || (process->pid <= 0)) {
+        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the peer's memory cannot be read");
+    }
+    return kvcl_glue_cma_get(kvcl_container_of(super, glue_ep_t, super), process, addr, buf, len, send);
 }

@@ -187,6 +187,7 @@ typedef struct kvcl_xport_ops {
     kvcl_status_t (*arm)(kvcl_xport_t *xport);
     /* Optional. Are there closed endpoints whose sends progress() has not ended yet? */
     bool          (*closing)(kvcl_xport_t *xport);
+    const struct kvcl_near_ops *near; /* optional: near/near_ops.h */
 } kvcl_xport_ops_t;
 
 struct kvcl_xport {

@@ -39,6 +39,13 @@ uint64_t kvcl_revoked(kvcl_context_h ctx)
     return atomic_load(&words[KVCL_CTL_REVOKED]);
 }
 
+const void *kvcl_revoked_at(kvcl_context_h ctx)
+{
+    const _Atomic uint64_t *words = kvcl_mem_state(ctx)->ctl.addr;
+
+    return &words[KVCL_CTL_REVOKED];
+}
+
 void kvcl_revoke(kvcl_context_h ctx)
 {
     _Atomic uint64_t *words = kvcl_mem_state(ctx)->ctl.addr;

@@ -159,6 +159,8 @@ static inline bool kvcl_rregion_live(const kvcl_rregion_t *rregion)
  */
 uint64_t kvcl_revoked(kvcl_context_h ctx);
 void     kvcl_revoke(kvcl_context_h ctx);
+/** Where this process has that count. Lock held; valid as long as the context. */
+const void *kvcl_revoked_at(kvcl_context_h ctx);
 /** Any thread: the owner's count now. The region must be mapped. */
 static inline uint64_t kvcl_rregion_revoked(const kvcl_rregion_t *rregion)
 {

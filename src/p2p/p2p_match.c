@@ -11,6 +11,7 @@
 #include "p2p/p2p.h"
 #include "p2p/p2p_match.h"
 #include "base/log.h"
+#include "near/near.h"
 #include "p2p/layers.h"
 #include "weave/pieces.h"
 
@@ -167,7 +168,8 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
         good = (in->cache != 0) && (in->n_blocks > 0) && (in->n_blocks <= len / sizeof(uint32_t)) &&
                (len == in->n_blocks * sizeof(uint32_t));
     } else {
-        good = (len == 0);
+        good = (len == (((msg->flags & KVCL_SEND_NEAR) && !(msg->flags & KVCL_SEND_LAYERS)) ? sizeof(kvcl_near_wire_t)
+                                                                                            : 0));
     }
     if (!good) {
         kvcl_am_malformed(ctx, peer, "a send whose payload does not fit its header");

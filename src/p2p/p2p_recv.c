@@ -29,6 +29,10 @@ static void recv_stop(kvcl_req_t *req, kvcl_status_t status)
         kvcl_pull_stop(recv->pull, status);
         return;
     }
+    if (recv->near.busy) { /* it ends when no byte is written any more */
+        recv->stopped = (recv->stopped == KVCL_OK) ? status : recv->stopped;
+        return;
+    }
     kvcl_peer_unwait(&recv->waiter);
     kvcl_list_del(&recv->posted.link);
     kvcl_p2p_recv_finish(recv, status);

@@ -6,6 +6,7 @@
 #define KVCL_P2P_P2P_RECV_H
 
 #include "cache/cache.h"
+#include "near/near.h"
 #include "p2p/layers.h"
 #include "p2p/p2p_match.h"
 #include "req/req.h"
@@ -25,6 +26,8 @@ typedef struct kvcl_p2p_recv {
     kvcl_peer_t        *from;   /* of the source; NULL: any */
     kvcl_peer_t        *peer;   /* of the matched send, or NULL */
     kvcl_pull_t        *pull;
+    kvcl_near_read_t   near;    /* of the sender's own memory */
+    kvcl_status_t      stopped; /* while it is busy: the status to end with */
     kvcl_msg_send_t    msg;     /* of the matched send */
     kvcl_layers_in_t   *_Atomic layers; /* of a layer-wise send, owned; NULL: not one, or not matched */
 } kvcl_p2p_recv_t;

@@ -12,6 +12,7 @@
 #include "xfer/describe.h"
 #include "kv/flat.h"
 #include "gate/gate.h"
+#include "near/near.h"
 #include "p2p/layers.h"
 #include "xfer/offer.h"
 #include "xfer/params.h"
@@ -78,7 +79,7 @@ static void send_stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_msg_done_t out   = {.msg = {.type = KVCL_MSG_SEND_STOP, .op = req->id}};
 
     kvcl_peer_unwait(&send->waiter);
-    if (send->announced && (send->msg.msg.flags & KVCL_SEND_CACHE)) {
+    if (send->announced && (send->msg.msg.flags & (KVCL_SEND_CACHE | KVCL_SEND_NEAR))) {
         kvcl_revoke(send->req.ctx); /* the receiver may be copying */
     }
     if (send->announced && (kvcl_peer_post(send->peer, &out.msg, sizeof(out), NULL, 0) != KVCL_OK)) {
@@ -210,7 +211,8 @@ static kvcl_status_t announce_layers(send_t *send)
 
 static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
 {
-    kvcl_status_t status;
+    kvcl_near_wire_t near;
+    kvcl_status_t    status;
 
     send->offer = (kvcl_offer_t){.stream = *stream, .peer = send->peer, .idle = send_idle};
     if (send->cache != NULL) {
@@ -224,6 +226,10 @@ static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
     send->msg.offer = send->offer.id;
     if (send->peer->maps != 0) {
         kvcl_engine_expect(send->req.ctx, send->msg.len);
+    }
+    if ((send->cache == NULL) && kvcl_near_describe(send->peer, send->buf, &near)) {
+        send->msg.msg.flags |= KVCL_SEND_NEAR;
+        return kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), &near, sizeof(near));
     }
     return kvcl_peer_post(send->peer, &send->msg.msg, sizeof(send->msg), send->sel.blocks, name_cache(send));
 }

@@ -9,9 +9,11 @@
 #include "p2p/p2p_recv.h"
 #include "p2p/p2p_words.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/structs.h"
 #include "xfer/describe.h"
 #include "xfer/params.h"
+#include "xfer/xfer.h"
 #include "weave/pieces.h"
 
 #include <stdlib.h>
@@ -146,6 +148,48 @@ static kvcl_status_t recv_pull(kvcl_p2p_recv_t *recv, const void *data, size_t l
     return status;
 }
 
+/* The sender's own memory was read, or could not be: then its offer is pulled. */
+static void near_done(kvcl_near_read_t *near, kvcl_status_t status)
+{
+    kvcl_p2p_recv_t *recv = kvcl_container_of(near, kvcl_p2p_recv_t, near);
+
+    if (recv->stopped != KVCL_OK) {
+        kvcl_p2p_recv_finish(recv, recv->stopped);
+        return;
+    }
+    if (status == KVCL_OK) {
+        recv->req.ctx->stats.bytes_in     += recv->msg.len;
+        recv->req.ctx->stats.bytes_native += recv->msg.len;
+        kvcl_p2p_recv_finish(recv, KVCL_OK);
+        return;
+    }
+    kvcl_log_debug("%s: reading its memory failed (%s): it serves the bytes", recv->peer->name,
+                   kvcl_status_text(status));
+    status = recv_pull(recv, NULL, 0);
+    if (status != KVCL_OK) {
+        kvcl_p2p_recv_finish(recv, status);
+    }
+}
+
+/* data: the description, or nothing. False: not this way. */
+static bool recv_near(kvcl_p2p_recv_t *recv, const void *data, size_t len)
+{
+    const kvcl_rma_table_t *table = &kvcl_xfer_state(recv->req.ctx)->rma_table;
+    kvcl_near_wire_t       from;
+
+    if (!(recv->msg.msg.flags & KVCL_SEND_NEAR) || (recv->cache != NULL) || (len != sizeof(from)) ||
+        !kvcl_rma_table_native(table, "cma", recv->msg.len, 1)) {
+        return false;
+    }
+    memcpy(&from, data, sizeof(from));
+    recv->near.done = near_done;
+    if (kvcl_near_start(&recv->near, recv->peer, &from, 0, recv->buf, (size_t)recv->msg.len) != KVCL_OK) {
+        return false;
+    }
+    kvcl_timing_path(&recv->req.timing, KVCL_MEM_PATH_NATIVE);
+    return true;
+}
+
 static void layers_ended(kvcl_layers_in_t *in, kvcl_status_t status)
 {
     kvcl_p2p_recv_finish(in->owner, status);
@@ -189,7 +233,7 @@ void kvcl_p2p_recv_take(kvcl_p2p_recv_t *recv, kvcl_peer_t *peer, const kvcl_msg
         kvcl_p2p_recv_finish(recv, recv_copy(recv, data));
     } else if (msg->msg.flags & KVCL_SEND_LAYERS) {
         recv_layers(recv, data, len);
-    } else {
+    } else if (!recv_near(recv, data, len)) {
         status = recv_pull(recv, data, len);
         if (status != KVCL_OK) {
             kvcl_p2p_recv_finish(recv, status);

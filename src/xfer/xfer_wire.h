@@ -115,7 +115,7 @@ typedef struct kvcl_msg_send {
     uint32_t     unit;    /* of the bytes, eager or offered, in tokens */
 } kvcl_msg_send_t;
 _Static_assert(sizeof(kvcl_msg_send_t) == sizeof(kvcl_msg_t) + 112, "wire format");
-enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* readable layer by layer, see layers.h */ };
+enum { KVCL_SEND_EAGER = 1, KVCL_SEND_CACHE = 2, KVCL_SEND_LAYERS = 4 /* layers.h */, KVCL_SEND_NEAR = 8 /* near.h */ };
 
 typedef struct kvcl_msg_layers_want {
     kvcl_msg_t msg;       /* op: the send's; flags: KVCL_LAYERS_WHOLE */

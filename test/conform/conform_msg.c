@@ -3,9 +3,11 @@
  */
 #include "conform.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 
 static kvcl_req_h send_to(cf_t *cf, int rank, uint64_t tag, const void *buf, size_t len)
 {
@@ -324,21 +326,35 @@ static bool all_are(const char *buf, char c, size_t len)
     return (buf[0] == c) && (memcmp(buf, buf + 1, len - 1) == 0);
 }
 
+/* Of a cache's only block, or of plain bytes at its place. */
+static kvcl_req_h post_long(cf_t *cf, kvcl_cache_h cache, size_t len, bool plain, const kvcl_xfer_params_t *params)
+{
+    static const uint32_t id[] = {0};
+    kvcl_sel_t            sel  = cf_sel(id, 1);
+    void                  *buf = cf_see(cache, 0);
+    kvcl_req_h            req  = NULL;
+
+    if (plain) {
+        CF_OK(cf, (cf->rank == 0) ? kvcl_send_bytes(cf->world, 1, 1000, buf, len, params, &req)
+                                  : kvcl_recv_bytes(cf->world, 0, 1000, buf, len, params, &req));
+    } else {
+        CF_OK(cf, (cf->rank == 0) ? kvcl_send(cf->world, 1, 1000, cache, &sel, params, &req)
+                                  : kvcl_recv(cf->world, 0, 1000, cache, &sel, params, &req));
+    }
+    return req;
+}
+
 /* One message between ranks 0 and 1. i: which side stops it, and how. wait: when. */
 static void one_stopped(cf_t *cf, kvcl_cache_h cache, size_t len, int i, uint64_t wait, uint64_t *whole,
                         uint64_t *stopped)
 {
-    static const uint32_t id[]    = {0};
-    kvcl_sel_t            sel     = cf_sel(id, 1);
-    int                   stopper = (i / 2) % 2;
-    kvcl_xfer_params_t    params  = within(((i / 4) % 2) && (cf->rank == stopper) ? wait + 1000 : 0);
-    char                  *buf    = cf_see(cache, 0);
-    uint64_t              until;
-    kvcl_status_t         status;
-    kvcl_req_h            req;
+    int                stopper = (i / 2) % 2;
+    kvcl_xfer_params_t params  = within(((i / 4) % 2) && (cf->rank == stopper) ? wait + 1000 : 0);
+    char               *buf    = cf_see(cache, 0);
+    kvcl_req_h         req     = post_long(cf, cache, len, (i % 3) == 0, &params);
+    uint64_t           until;
+    kvcl_status_t      status;
 
-    CF_OK(cf, (cf->rank == 0) ? kvcl_send(cf->world, 1, 1000, cache, &sel, &params, &req)
-                              : kvcl_recv(cf->world, 0, 1000, cache, &sel, &params, &req));
     until = kvcl_deadline_after(wait);
     while ((cf->rank == stopper) && (params.timeout_ns == 0) && !kvcl_deadline_passed(until)) {
     }
@@ -408,6 +424,64 @@ static void stop_at_any_moment(cf_t *cf)
     cf_cache_end(&theirs);
 }
 
+/* From rank 0 to 1. */
+static void one_way(cf_t *cf, uint64_t tag)
+{
+    char byte;
+
+    if (cf->rank == 0) {
+        CF_OK(cf, cf_end(cf, send_to(cf, 1, tag, "x", 1)));
+    } else if (cf->rank == 1) {
+        CF_OK(cf, cf_end(cf, recv_from(cf, 0, tag, &byte, 1, NULL)));
+    }
+}
+
+/* process_vm_readv needs ptrace access to the other process; its text is where this one's is. */
+static bool may_read(cf_t *cf)
+{
+    char         c;
+    struct iovec to = {&c, 1}, from = {(void *)(uintptr_t)&cf_main, 1};
+
+    return process_vm_readv(cf_pid(cf, 0), &to, 1, &from, 1, 0) == 1;
+}
+
+/* Plain bytes of a process on the same host are read out of its memory, whatever it does meanwhile: the sender is
+ * stopped between its call and the recv. Where the kernel does not permit that, the sender serves them once it runs. */
+static void stopped_sender(cf_t *cf)
+{
+    enum { LEN = (3 << 20) + 5 };
+    kvcl_context_stats_t before = KVCL_CONTEXT_STATS_INIT, after = KVCL_CONTEXT_STATS_INIT;
+    char                 *buf = malloc(LEN);
+    kvcl_req_h           req = NULL;
+    kvcl_status_t        status;
+
+    memset(buf, (cf->rank == 0) ? 'x' : 0, LEN);
+    one_way(cf, 900); /* they are connected */
+    if (cf->rank == 0) {
+        CF_OK(cf, kvcl_send_bytes(cf->world, 1, 901, buf, LEN, NULL, &req));
+    }
+    cf_fence(cf);
+    if (cf->rank == 1) {
+        CF_OK(cf, kvcl_context_stats(cf->ctx, &before));
+        cf_kill(cf, 0, SIGSTOP);
+        CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 901, buf, LEN, NULL, &req));
+        status = may_read(cf) ? cf_end(cf, req) : kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
+        cf_kill(cf, 0, SIGCONT);
+        if (status == KVCL_ERR_WAIT_TIMEOUT) {
+            printf("     this process may not read another one of its user: served\n");
+            status = cf_end(cf, req);
+        }
+        CF_IS(cf, status, KVCL_OK);
+        CF_OK(cf, kvcl_context_stats(cf->ctx, &after));
+        CF_CHECK(cf, after.bytes_native - before.bytes_native == (may_read(cf) ? LEN : 0));
+        CF_CHECK(cf, after.bytes_in - before.bytes_in == LEN);
+        CF_CHECK(cf, all_are(buf, 'x', LEN));
+    } else if (cf->rank == 0) {
+        CF_OK(cf, cf_end(cf, req));
+    }
+    free(buf);
+}
+
 static const cf_case_t cases[] = {
     {"sizes", sizes, 0},
     {"order", order, 0},
@@ -419,6 +493,7 @@ static const cf_case_t cases[] = {
     {"cancel_recv", cancel_recv, 0},
     {"sender_gives_up", sender_gives_up, 0},
     {"stop_at_any_moment", stop_at_any_moment, CF_RACY},
+    {"stopped_sender", stopped_sender, CF_PROCS | CF_MAPPED},
     {NULL, NULL, 0},
 };
 

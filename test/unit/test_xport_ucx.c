@@ -28,6 +28,7 @@ typedef struct far_info {
     char     packed[512];
     size_t   packed_len;
     uint64_t mem;
+    char     self[KVCL_NEAR_SELF];
 } far_info_t;
 
 typedef struct far {
@@ -73,6 +74,7 @@ static void far_main(pair_kind_t kind, int from, int to)
     info.mem        = (uintptr_t)p;
     info.packed_len = sizeof(info.packed);
     ck_assert_int_eq(side.ops->mem_pack(mem, info.packed, &info.packed_len), KVCL_OK);
+    (void)side.ops->near->self(side.xport, info.self); /* false: over UCX's own tcp */
     write_all(to, &info, sizeof(info));
     while (read(from, &c, 1) == 1) {
         (void)side.ops->progress(side.xport);
@@ -166,6 +168,53 @@ END_TEST
 
 /* Packed bytes that pass their check word and lie: a length beyond the owner's memory, another process, another cookie,
  * bytes of a key that UCX would parse. */
+static kvcl_status_t near_now(side_t *side, const glue_process_t *process, uint64_t addr, void *buf, size_t len)
+{
+    waited_t      waited   = waited_new();
+    uint64_t      deadline = kvcl_deadline_after(50 * KVCL_NS_PER_SEC);
+    kvcl_status_t status   = side->ops->near->get(side->ep, process, addr, buf, len, &waited.send);
+
+    while ((status == KVCL_INPROGRESS) && !waited.done) {
+        (void)side->ops->progress(side->xport);
+        ck_assert(!kvcl_deadline_passed(deadline));
+    }
+    return (status == KVCL_INPROGRESS) ? waited.status : status;
+}
+
+/* Of any of its memory: an address that it does not have is an error of the one read, another process ends all. */
+START_TEST(a_sleeping_process_is_read)
+{
+    glue_process_t process = {0};
+    char           *buf    = malloc(FAR_SIZE);
+    side_t         side;
+    far_t          far;
+
+    far_start(&far, PAIR_SHM);
+    far_connect(&side, &far, PAIR_SHM);
+    memcpy(&process, far.info.self, sizeof(process));
+    if (!may_read(&far)) {
+        printf("SKIP: this process may not read another one of its user (Yama, or a container)\n");
+        ck_assert_int_lt(near_now(&side, &process, far.info.mem, buf, FAR_SIZE), 0);
+    } else {
+        ck_assert(side.ops->near->reaches(side.ep));
+        ck_assert_int_eq(near_now(&side, &process, far.info.mem, buf, FAR_SIZE), KVCL_OK);
+        ck_assert(filled(buf, FAR_SIZE, 11));
+        ck_assert_int_eq(near_now(&side, &process, 4096, buf, FAR_SIZE), KVCL_ERR_ACCESS);
+        ck_assert(side.ops->near->reaches(side.ep));
+        process.cookie[1] ^= 1;
+        memset(buf, 0, FAR_SIZE);
+        ck_assert_int_eq(near_now(&side, &process, far.info.mem, buf, 16), KVCL_ERR_RANK_FAILED);
+    }
+    ck_assert(!side.ops->near->reaches(side.ep));
+    process.cookie[1] ^= 1;
+    ck_assert_int_eq(near_now(&side, &process, far.info.mem, buf, 16), KVCL_ERR_UNSUPPORTED);
+    close(far.to);
+    (void)waitpid(far.pid, NULL, 0);
+    side_close(&side);
+    free(buf);
+}
+END_TEST
+
 START_TEST(lies_about_memory_do_no_harm)
 {
     kvcl_xport_rmem_attr_t attr;
@@ -498,6 +547,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_sleeping_owner_is_read, PAIR_SHM, PAIR_SHM + 1);
     tcase_add_loop_test(tcase, a_sleeping_owner_is_read, PAIR_AUTO, PAIR_AUTO + 1);
+    tcase_add_test(tcase, a_sleeping_process_is_read);
     tcase_add_loop_test(tcase, lies_about_memory_do_no_harm, PAIR_SHM, PAIR_SHM + 1);
     tcase_add_loop_test(tcase, a_killed_peer_is_told_once, PAIR_SHM, PAIR_KINDS);
     tcase_add_loop_test(tcase, no_context_with_tcp_has_rma, PAIR_SHM, PAIR_KINDS);
