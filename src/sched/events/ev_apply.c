@@ -175,12 +175,13 @@ static bool next_tokens(kvcl_ev_list_t *list, uint32_t *tokens, uint32_t n)
 static bool stored_by_tokens(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_ev_t *ev, uint32_t tiers,
                              uint32_t size)
 {
-    uint64_t       space  = space_of(index, source, ev), hash;
-    kvcl_ev_list_t hashes = ev->hashes, tokens = ev->tokens, extra = ev->extra;
-    kvcl_key_t     root, parent, key;
-    uint32_t       depth;
-    kvcl_mp_item_t item;
-    size_t         n;
+    uint64_t          space  = space_of(index, source, ev), hash;
+    kvcl_ev_list_t    hashes = ev->hashes, tokens = ev->tokens, extra = ev->extra;
+    kvcl_idx_coming_t coming[KVCL_IDX_COMING];
+    kvcl_key_t        root, parent, key;
+    uint32_t          depth;
+    kvcl_mp_item_t    item;
+    size_t            n, k = 0;
 
     if (!kvcl_ev_root(&source->base, ev, &root) || ((extra.n != 0) && (extra.n != hashes.n))) {
         return false;
@@ -192,13 +193,19 @@ static bool stored_by_tokens(kvcl_sched_index_h index, kvcl_idx_source_t *source
     while ((hashes.n > 0) && (tokens.n >= size)) {
         if (!next_hash(&hashes, space, &item, &hash) || !next_tokens(&tokens, index->tokens, size) ||
             ((extra.n != 0) && !kvcl_ev_extra(&extra, &ev->lora, &parent))) {
+            (void)!kvcl_idx_hold_all(index, source, coming, k, tiers);
             return false;
         }
         (void)!kvcl_key_chain(&parent, depth, index->tokens, size, size, &key, 1, &n);
-        (void)!kvcl_idx_hold(index, source, &key, depth, hash, tiers);
+        kvcl_idx_coming(index, source, &coming[k++], &key, depth, hash);
+        if (k == KVCL_IDX_COMING) {
+            (void)!kvcl_idx_hold_all(index, source, coming, k, tiers);
+            k = 0;
+        }
         parent = key;
         depth  = (depth + 1) % KVCL_IDX_DEPTHS;
     }
+    (void)!kvcl_idx_hold_all(index, source, coming, k, tiers);
     source->info.orphans += hashes.n;
     return true;
 }

@@ -213,14 +213,15 @@ static bool take_map(const kvcl_mp_t *at, uint32_t pairs, kvcl_ev_t *ev)
 
 /* ---- one event ---- */
 
-static bool of_array(kvcl_mp_t mp, uint32_t n, kvcl_ev_t *ev)
+/* The fields of an array of n values behind its kind, and what follows them: mp goes past all. */
+static bool of_array(kvcl_mp_t *mp, uint32_t n, kvcl_ev_t *ev)
 {
     const field_t  *order;
     kvcl_mp_item_t item;
     kvcl_mp_t      behind;
     uint32_t       i, known;
 
-    if ((n == 0) || !next_value(&mp, &item, &behind) || (item.kind != KVCL_MP_BYTES)) {
+    if ((n == 0) || !next_value(mp, &item, &behind) || (item.kind != KVCL_MP_BYTES)) {
         return false;
     }
     ev->kind = kind_of(&item);
@@ -228,26 +229,30 @@ static bool of_array(kvcl_mp_t mp, uint32_t n, kvcl_ev_t *ev)
     known    = (ev->kind == KVCL_EV_STORED)    ? sizeof(stored_order) / sizeof(stored_order[0])
                : (ev->kind == KVCL_EV_REMOVED) ? sizeof(removed_order) / sizeof(removed_order[0])
                                                : 0;
-    for (i = 0; (i < known) && (i + 1 < n); ++i) {
-        if (!next_value(&mp, &item, &behind) || !take_field(&behind, &item, order[i], ev)) {
+    for (i = 0; i + 1 < n; ++i) {
+        if (i >= known) {
+            if (!kvcl_mp_skip(mp)) {
+                return false;
+            }
+        } else if (!next_value(mp, &item, &behind) || !take_field(&behind, &item, order[i], ev)) {
             return false;
         }
     }
     return true;
 }
 
-static bool of_map(kvcl_mp_t mp, uint32_t pairs, kvcl_ev_t *ev)
+static bool of_map(kvcl_mp_t *mp, uint32_t pairs, kvcl_ev_t *ev)
 {
     kvcl_mp_item_t item;
     kvcl_mp_t      behind;
     field_t        field;
 
     for (; pairs > 0; --pairs) {
-        if (!next_value(&mp, &item, &behind)) {
+        if (!next_value(mp, &item, &behind)) {
             return false;
         }
         field = field_of(&item);
-        if (!next_value(&mp, &item, &behind) || !take_field(&behind, &item, field, ev)) {
+        if (!next_value(mp, &item, &behind) || !take_field(&behind, &item, field, ev)) {
             return false;
         }
         if ((field == F_TYPE) && (ev->kind == KVCL_EV_UNKNOWN)) {
@@ -259,19 +264,22 @@ static bool of_map(kvcl_mp_t mp, uint32_t pairs, kvcl_ev_t *ev)
 
 bool kvcl_ev_next(kvcl_ev_list_t *events, kvcl_ev_t *ev)
 {
+    kvcl_mp_t      event = events->mp, mp = event;
     kvcl_mp_item_t item;
-    kvcl_mp_t      behind;
+    bool           ok;
 
     memset(ev, 0, sizeof(*ev));
     --events->n;
-    if (!next_value(&events->mp, &item, &behind)) {
-        events->n = 0;
-        return false;
+    ok = kvcl_mp_next(&mp, &item) && (((item.kind == KVCL_MP_ARRAY) && of_array(&mp, item.len, ev)) ||
+                                      ((item.kind == KVCL_MP_MAP) && of_map(&mp, item.len, ev)));
+    if (!ok) {
+        mp = event;
+        if (!kvcl_mp_skip(&mp)) {
+            events->n = 0;
+        }
     }
-    if (item.kind == KVCL_MP_ARRAY) {
-        return of_array(behind, item.len, ev);
-    }
-    return (item.kind == KVCL_MP_MAP) && of_map(behind, item.len, ev);
+    events->mp = mp;
+    return ok;
 }
 
 /* ---- a payload ---- */
@@ -299,17 +307,25 @@ static bool batch_map(kvcl_mp_t mp, uint32_t pairs, kvcl_ev_batch_t *batch)
     return found;
 }
 
-static bool batch_array(kvcl_mp_t mp, uint32_t n, kvcl_ev_batch_t *batch)
+/* The values of an array: mp goes past all of them, in one walk. *is_batch_p: they are a batch. @return false: the
+ * bytes end, or are none of the format. */
+static bool batch_array(kvcl_mp_t *mp, uint32_t n, kvcl_ev_batch_t *batch, bool *is_batch_p)
 {
     kvcl_mp_item_t item;
     kvcl_mp_t      behind;
+    uint32_t       i;
 
-    if ((n < 2) || !kvcl_mp_skip(&mp) || !next_value(&mp, &item, &behind) || (item.kind != KVCL_MP_ARRAY)) {
-        return false;
-    }
-    batch->events = (kvcl_ev_list_t){behind, item.len};
-    if ((n > 2) && next_value(&mp, &item, &behind)) {
-        (void)take_number(&item, &batch->dp_rank, &batch->has_dp_rank);
+    *is_batch_p = false;
+    for (i = 0; i < n; ++i) {
+        if (!next_value(mp, &item, &behind)) {
+            return false;
+        }
+        if ((i == 1) && (item.kind == KVCL_MP_ARRAY)) {
+            batch->events = (kvcl_ev_list_t){behind, item.len};
+            *is_batch_p   = true;
+        } else if (i == 2) {
+            (void)take_number(&item, &batch->dp_rank, &batch->has_dp_rank);
+        }
     }
     return true;
 }
@@ -322,29 +338,41 @@ static bool is_of_maps(kvcl_mp_t mp, uint32_t n)
     return (n == 0) || (kvcl_mp_next(&mp, &item) && (item.kind == KVCL_MP_MAP));
 }
 
+/* A payload that is one value, walked over already; head: of it, behind: behind the head. */
+static bool batch_of(const kvcl_mp_t *whole, const kvcl_mp_item_t *head, const kvcl_mp_t *behind, bool bare,
+                     kvcl_ev_batch_t *batch)
+{
+    if (head->kind == KVCL_MP_ARRAY) { /* bare */
+        batch->events = (kvcl_ev_list_t){*behind, head->len};
+        return true;
+    }
+    if (head->kind != KVCL_MP_MAP) {
+        return false;
+    }
+    if (batch_map(*behind, head->len, batch)) {
+        return true;
+    }
+    batch->events = (kvcl_ev_list_t){*whole, 1};
+    return bare;
+}
+
 bool kvcl_ev_batch(const uint8_t *payload, size_t len, bool bare, kvcl_ev_batch_t *batch, size_t *at_p)
 {
     kvcl_mp_t      whole = {payload, payload + len}, mp = whole, behind;
     kvcl_mp_item_t item;
-    bool           ok;
+    bool           is_array, ok, is_batch = false;
 
     memset(batch, 0, sizeof(*batch));
-    ok    = next_value(&mp, &item, &behind) && (mp.pos == mp.end);
-    *at_p = (size_t)(mp.pos - payload);
-    if (!ok) {
-        return false;
+    ok       = kvcl_mp_next(&mp, &item);
+    behind   = mp;
+    is_array = ok && (item.kind == KVCL_MP_ARRAY) && !(bare && is_of_maps(behind, item.len));
+    if (is_array) {
+        ok = batch_array(&mp, item.len, batch, &is_batch);
+    } else if (ok) {
+        mp = whole;
+        ok = kvcl_mp_skip(&mp);
     }
-    *at_p = 0;
-    if (bare && (item.kind == KVCL_MP_ARRAY) && is_of_maps(behind, item.len)) {
-        batch->events = (kvcl_ev_list_t){behind, item.len};
-        return true;
-    }
-    if (item.kind == KVCL_MP_MAP) {
-        if (batch_map(behind, item.len, batch)) {
-            return true;
-        }
-        batch->events = (kvcl_ev_list_t){whole, 1};
-        return bare;
-    }
-    return (item.kind == KVCL_MP_ARRAY) && batch_array(behind, item.len, batch);
+    ok    = ok && (mp.pos == mp.end);
+    *at_p = ok ? 0 : (size_t)(mp.pos - payload);
+    return ok && (is_array ? is_batch : batch_of(&whole, &item, &behind, bare, batch));
 }

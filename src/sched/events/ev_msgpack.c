@@ -142,6 +142,19 @@ static unsigned fixed(uint8_t head)
     return ((head >= 0xcc) && (head <= 0xd3)) ? 1 + (1u << (head & 3)) : 0;
 }
 
+/* Go past four values of `size` bytes each if all have the first one's head: hashes and most tokens have. */
+static bool four(kvcl_mp_t *mp, unsigned size)
+{
+    const uint8_t *p = mp->pos;
+
+    if ((size == 1) || (kvcl_mp_left(mp) < 4 * (size_t)size) || (p[size] != p[0]) || (p[2 * size] != p[0]) ||
+        (p[3 * size] != p[0])) {
+        return false;
+    }
+    mp->pos += 4 * (size_t)size;
+    return true;
+}
+
 bool kvcl_mp_skip(kvcl_mp_t *mp)
 {
     kvcl_mp_item_t item;
@@ -150,6 +163,10 @@ bool kvcl_mp_skip(kvcl_mp_t *mp)
 
     for (; left > 0; --left) {
         size = (mp->pos != mp->end) ? fixed(*mp->pos) : 0;
+        if ((size > 0) && (left >= 4) && four(mp, size)) {
+            left -= 3;
+            continue;
+        }
         if ((size > 0) && (size <= kvcl_mp_left(mp))) {
             mp->pos += size;
             continue;
@@ -165,27 +182,10 @@ bool kvcl_mp_skip(kvcl_mp_t *mp)
     return true;
 }
 
-bool kvcl_mp_u32(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p)
+bool kvcl_mp_u32_any(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p)
 {
     kvcl_mp_item_t item;
 
-    const uint8_t  *p = mp->pos;
-
-    if ((p != mp->end) && (*p < 0x80)) { /* as most small numbers are */
-        ++mp->pos;
-        *value_p = *p;
-        return *p <= most;
-    }
-    if ((kvcl_mp_left(mp) >= 5) && (*p == 0xce)) { /* and tokens of a large vocabulary */
-        mp->pos += 5;
-        *value_p = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
-        return *value_p <= most;
-    }
-    if ((kvcl_mp_left(mp) >= 3) && (*p == 0xcd)) {
-        mp->pos += 3;
-        *value_p = (uint32_t)p[1] << 8 | p[2];
-        return *value_p <= most;
-    }
     if (!kvcl_mp_next(mp, &item) || (item.kind != KVCL_MP_UINT) || (item.number > most)) {
         return false;
     }

@@ -43,8 +43,26 @@ static inline size_t kvcl_mp_left(const kvcl_mp_t *mp)
 bool kvcl_mp_next(kvcl_mp_t *mp, kvcl_mp_item_t *item);
 /** Go past the next value with all it contains. @return false, as above. */
 bool kvcl_mp_skip(kvcl_mp_t *mp);
+bool kvcl_mp_u32_any(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p);
+
 /** The next value as a whole number of at most `most`. @return false: it is none. */
-bool kvcl_mp_u32(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p);
+static inline bool kvcl_mp_u32(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p)
+{
+    const uint8_t *p    = mp->pos;
+    const size_t  left = kvcl_mp_left(mp);
+
+    if ((left >= 5) && (*p == 0xce)) { /* as tokens of a large vocabulary are */
+        mp->pos += 5;
+        *value_p = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
+        return *value_p <= most;
+    }
+    if ((left >= 3) && (*p == 0xcd)) {
+        mp->pos += 3;
+        *value_p = (uint32_t)p[1] << 8 | p[2];
+        return *value_p <= most;
+    }
+    return kvcl_mp_u32_any(mp, most, value_p);
+}
 
 static inline bool kvcl_mp_is(const kvcl_mp_item_t *item, const char *text, size_t len)
 {

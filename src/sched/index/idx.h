@@ -76,6 +76,16 @@ typedef struct kvcl_idx_source {
     kvcl_sched_source_info_t info;   /* counters */
 } kvcl_idx_source_t;
 
+/* A block that a source will hold (kvcl_idx_coming). */
+enum { KVCL_IDX_COMING = 16 };
+
+typedef struct kvcl_idx_coming {
+    kvcl_key_t key;
+    uint64_t   key_hash;
+    uint64_t   hash; /* the engine's */
+    uint32_t   depth;
+} kvcl_idx_coming_t;
+
 typedef struct kvcl_idx_guess {
     uint64_t until_ns;
     uint32_t block;
@@ -152,9 +162,10 @@ void  kvcl_idx_reclaim(kvcl_sched_index_h index, bool all);
 uint64_t kvcl_idx_hash(const struct kvcl_sched_index *index, const kvcl_key_t *key);
 /** Its number; KVCL_IDX_NO_BLOCK: unknown. */
 uint32_t kvcl_idx_find(kvcl_sched_index_h index, const kvcl_key_t *key);
-/** Find or make the block. depth: its position % 16; KVCL_IDX_DEPTHS: not known. A new one has no holder yet. */
-kvcl_status_t kvcl_idx_make(kvcl_sched_index_h index, const kvcl_key_t *key, uint32_t depth, uint32_t *id_p)
-    KVCL_MUST_CHECK;
+/** Find or make the block. hash: kvcl_idx_hash; depth: its position % 16; KVCL_IDX_DEPTHS: not known. A new one has no
+ * holder yet. */
+kvcl_status_t kvcl_idx_make(kvcl_sched_index_h index, const kvcl_key_t *key, uint64_t hash, uint32_t depth,
+                            uint32_t *id_p) KVCL_MUST_CHECK;
 /** Take out a block that has no holder; one that has stays. */
 void kvcl_idx_drop_empty(kvcl_sched_index_h index, uint32_t id);
 
@@ -165,6 +176,12 @@ kvcl_idx_source_t *kvcl_idx_source(kvcl_sched_index_h index, uint32_t source);
 /** The block is on these tiers, too. hash: the engine's, if by_hash. It counts what does not fit. */
 kvcl_status_t kvcl_idx_hold(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_key_t *key, uint32_t depth,
                             uint64_t hash, uint32_t tiers) KVCL_MUST_CHECK;
+/** A block to hold: what the table and the source need for it comes into the processor's cache in the meantime. */
+void          kvcl_idx_coming(kvcl_sched_index_h index, const kvcl_idx_source_t *source, kvcl_idx_coming_t *block,
+                              const kvcl_key_t *key, uint32_t depth, uint64_t hash);
+/** kvcl_idx_hold for each of n; a few at a time are best. @return the last error. */
+kvcl_status_t kvcl_idx_hold_all(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_idx_coming_t *blocks,
+                                size_t n, uint32_t tiers) KVCL_MUST_CHECK;
 /** It is not on these tiers any more. id: a block that the source holds. */
 void kvcl_idx_let_go(kvcl_sched_index_h index, kvcl_idx_source_t *source, uint32_t id, uint64_t hash, uint32_t tiers);
 /** All its blocks leave these tiers. */

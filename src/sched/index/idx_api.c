@@ -178,6 +178,7 @@ kvcl_status_t kvcl_sched_index_add(kvcl_sched_index_h index, uint32_t source, ui
                                    size_t n)
 {
     kvcl_status_t     status = kvcl_handle_check(index, KVCL_KIND_SCHED_INDEX, "kvcl_sched_index_add"), one;
+    kvcl_idx_coming_t coming[KVCL_IDX_COMING];
     kvcl_idx_source_t *from;
     size_t            i;
 
@@ -189,9 +190,11 @@ kvcl_status_t kvcl_sched_index_add(kvcl_sched_index_h index, uint32_t source, ui
     if (status == KVCL_OK) {
         from->info.stored += n;
         for (i = 0; i < n; ++i) {
-            ahead(index, keys, i, n);
-            one    = kvcl_idx_hold(index, from, &keys[i], KVCL_IDX_DEPTHS, 0, 1u << tier);
-            status = (one != KVCL_OK) ? one : status;
+            kvcl_idx_coming(index, from, &coming[i % KVCL_IDX_COMING], &keys[i], KVCL_IDX_DEPTHS, 0);
+            if ((i + 1 == n) || (i % KVCL_IDX_COMING == KVCL_IDX_COMING - 1)) {
+                one    = kvcl_idx_hold_all(index, from, coming, i % KVCL_IDX_COMING + 1, 1u << tier);
+                status = (one != KVCL_OK) ? one : status;
+            }
         }
         if (status != KVCL_OK) {
             (void)kvcl_fail(status, "the index is full, or out of memory: not all of %zu blocks of source %u are in "

@@ -56,7 +56,8 @@ kvcl_status_t kvcl_idx_guess(kvcl_sched_index_h index, uint32_t slot, const kvcl
     uint32_t           id;
     kvcl_status_t      status = room(all);
 
-    status = (status == KVCL_OK) ? kvcl_idx_make(index, key, KVCL_IDX_DEPTHS, &id) : status;
+    status = (status == KVCL_OK) ? kvcl_idx_make(index, key, kvcl_idx_hash(index, key), KVCL_IDX_DEPTHS, &id)
+                                 : status;
     if (status != KVCL_OK) {
         return status;
     }

@@ -51,7 +51,7 @@ void kvcl_idx_held_put(kvcl_idx_held_t *held, uint64_t hash, uint32_t id)
 
 kvcl_status_t kvcl_idx_held_room(kvcl_idx_held_t *held, bool by_hash)
 {
-    kvcl_idx_held_t larger = {.cap = held->cap + held->cap / 4, .n = 0};
+    kvcl_idx_held_t larger = {.cap = held->cap + held->cap / 2, .n = 0};
     uint64_t        i;
 
     if (held->n + 1 <= held->cap / 5 * 4) {
@@ -87,6 +87,17 @@ uint32_t kvcl_idx_held_find(const kvcl_idx_held_t *held, uint64_t hash)
         }
     }
     return 0;
+}
+
+void kvcl_idx_held_prefetch(const kvcl_idx_held_t *held, uint64_t hash)
+{
+    uint64_t at;
+
+    if (held->cap != 0) {
+        at = start(held, hash, 0);
+        __builtin_prefetch(&held->id[at], 1);
+        __builtin_prefetch(&held->hash[at], 1);
+    }
 }
 
 /* Close the gap at `hole`: an entry behind it moves there unless its walk begins behind the hole. */

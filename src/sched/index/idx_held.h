@@ -1,7 +1,7 @@
 /*
  * The blocks that one source holds: a table of block numbers, by the hash that the source's engine names them by, or by
- * the number itself. Open addressing with linear probing; a removal moves later entries back. It grows by a
- * quarter when it is 4/5 full. No lock: the index's.
+ * the number itself. Open addressing with linear probing; a removal moves later entries back. It grows by
+ * half when it is 4/5 full. No lock: the index's.
  */
 #ifndef KVCL_SCHED_INDEX_IDX_HELD_H
 #define KVCL_SCHED_INDEX_IDX_HELD_H
@@ -27,6 +27,8 @@ kvcl_status_t kvcl_idx_held_room(kvcl_idx_held_t *held, bool by_hash) KVCL_MUST_
 void     kvcl_idx_held_put(kvcl_idx_held_t *held, uint64_t hash, uint32_t id);
 /** The block of an engine's hash; 0: none. */
 uint32_t kvcl_idx_held_find(const kvcl_idx_held_t *held, uint64_t hash);
+/** Its entry will be looked for soon: by hash. */
+void     kvcl_idx_held_prefetch(const kvcl_idx_held_t *held, uint64_t hash);
 /** Take out the entry of a block; hash: the one it was put by, or any other (then all entries are searched). */
 void     kvcl_idx_held_del(kvcl_idx_held_t *held, uint64_t hash, uint32_t id);
 /** Walk: it is 0 at first. @return false: no more. */

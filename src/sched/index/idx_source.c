@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include "sched/index/idx_set.h"
+#include "sched/index/idx_table.h"
 
 #include "base/error.h"
 
@@ -44,21 +45,22 @@ static kvcl_status_t hold_new(kvcl_sched_index_h index, kvcl_idx_source_t *sourc
     return status;
 }
 
-kvcl_status_t kvcl_idx_hold(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_key_t *key, uint32_t depth,
-                            uint64_t hash, uint32_t tiers)
+static kvcl_status_t hold(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_idx_coming_t *block,
+                          uint32_t tiers)
 {
     uint32_t      id, mask, known;
     kvcl_status_t status;
 
-    known = source->by_hash ? kvcl_idx_held_find(&source->held, hash) : KVCL_IDX_NO_BLOCK;
-    if ((known != KVCL_IDX_NO_BLOCK) && !kvcl_key_equal(&kvcl_idx_block(index, known)->key, key)) {
-        kvcl_idx_let_go(index, source, known, hash, source->params.tiers); /* the hash means another block now */
+    known = source->by_hash ? kvcl_idx_held_find(&source->held, block->hash) : KVCL_IDX_NO_BLOCK;
+    if ((known != KVCL_IDX_NO_BLOCK) && !kvcl_key_equal(&kvcl_idx_block(index, known)->key, &block->key)) {
+        /* the hash means another block now */
+        kvcl_idx_let_go(index, source, known, block->hash, source->params.tiers);
     }
-    status = kvcl_idx_make(index, key, depth, &id);
+    status = kvcl_idx_make(index, &block->key, block->key_hash, block->depth, &id);
     if (status == KVCL_OK) {
         mask = kvcl_idx_set_get(kvcl_idx_block(index, id), source->slot);
         if ((mask & source->params.tiers) == 0) {
-            status = hold_new(index, source, id, hash, mask | tiers);
+            status = hold_new(index, source, id, block->hash, mask | tiers);
         } else {
             status = kvcl_idx_set_put(index, kvcl_idx_block(index, id), source->slot, mask | tiers);
         }
@@ -67,6 +69,45 @@ kvcl_status_t kvcl_idx_hold(kvcl_sched_index_h index, kvcl_idx_source_t *source,
     if (status != KVCL_OK) {
         ++source->info.full;
         source->lossy = true;
+    }
+    return status;
+}
+
+kvcl_status_t kvcl_idx_hold(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_key_t *key, uint32_t depth,
+                            uint64_t hash, uint32_t tiers)
+{
+    const kvcl_idx_coming_t block = {*key, kvcl_idx_hash(index, key), hash, depth};
+
+    return hold(index, source, &block, tiers);
+}
+
+void kvcl_idx_coming(kvcl_sched_index_h index, const kvcl_idx_source_t *source, kvcl_idx_coming_t *block,
+                     const kvcl_key_t *key, uint32_t depth, uint64_t hash)
+{
+    *block = (kvcl_idx_coming_t){*key, kvcl_idx_hash(index, key), hash, depth};
+    kvcl_idx_prefetch(atomic_load_explicit(&index->table, memory_order_relaxed), block->key_hash);
+    if (source->by_hash) {
+        kvcl_idx_held_prefetch(&source->held, hash);
+    }
+}
+
+kvcl_status_t kvcl_idx_hold_all(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_idx_coming_t *blocks,
+                                size_t n, uint32_t tiers)
+{
+    kvcl_idx_table_t *table = atomic_load_explicit(&index->table, memory_order_relaxed);
+    kvcl_status_t    status = KVCL_OK, one;
+    uint32_t         id;
+    size_t           i;
+
+    for (i = 0; i < n; ++i) {
+        id = kvcl_idx_peek(table, blocks[i].key_hash);
+        if (id != KVCL_IDX_NO_BLOCK) {
+            __builtin_prefetch(kvcl_idx_block(index, id), 1);
+        }
+    }
+    for (i = 0; i < n; ++i) {
+        one    = hold(index, source, &blocks[i], tiers);
+        status = (one != KVCL_OK) ? one : status;
     }
     return status;
 }

@@ -48,13 +48,13 @@ static uint64_t put(kvcl_idx_table_t *table, uint64_t hash, uint32_t id)
 
     table->used += (old == 0);
     ++table->live;
-    atomic_store_explicit(&table->word[at], (hash << 32) | id, memory_order_release);
+    atomic_store_explicit(&table->word[at], kvcl_idx_word(hash, id), memory_order_release);
     return at;
 }
 
 static bool find(const kvcl_idx_table_t *table, uint64_t hash, uint32_t id, uint64_t *at_p)
 {
-    uint64_t at = kvcl_idx_start(table->cap, hash), wanted = (hash << 32) | id, word, n;
+    uint64_t at = kvcl_idx_start(table->cap, hash), wanted = kvcl_idx_word(hash, id), word, n;
 
     for (n = 0; n < table->cap; ++n) {
         word = atomic_load_explicit((_Atomic uint64_t *)&table->word[at], memory_order_relaxed);
@@ -90,13 +90,12 @@ static void del(kvcl_idx_table_t *table, uint64_t at)
 /* Move some words; after the last one the new table is the table. */
 static void move_some(kvcl_sched_index_h index, kvcl_idx_table_t *table, uint64_t n)
 {
-    uint64_t word, hash;
+    uint64_t word;
 
     for (; (n > 0) && (index->moved < table->cap); --n) {
         word = atomic_load_explicit(&table->word[index->moved++], memory_order_relaxed);
         if ((word != 0) && ((uint32_t)word != KVCL_IDX_TOMB)) {
-            hash = kvcl_idx_hash(index, &kvcl_idx_block(index, (uint32_t)word)->key);
-            (void)put(index->growing, hash, (uint32_t)word);
+            (void)put(index->growing, word, (uint32_t)word);
         }
     }
     if (index->moved == table->cap) {

@@ -1,5 +1,6 @@
 /*
- * Key to block: open addressing with linear probing over words of 32 bits of the key's hash and the block's number.
+ * Key to block: open addressing with linear probing over words of the upper 32 bits of the key's hash and the block's
+ * number. A word's walk begins where these bits say, so a larger table is filled from the words alone, in their order.
  *
  * Readers walk a table while the writer changes it, one word at a time. A word that is removed becomes a tombstone, or
  * free if the next one is free, so no other word moves. A table that is 4/5 full is replaced: each later change moves
@@ -20,14 +21,34 @@ struct kvcl_idx_table {
     _Atomic uint64_t word[];
 };
 
+/* cap is below 2^32: an index has at most KVCL_IDX_CHUNKS x KVCL_IDX_CHUNK blocks, and a word has 32 bits of a hash. */
 static inline uint64_t kvcl_idx_start(uint64_t cap, uint64_t hash)
 {
-    return (uint64_t)(((unsigned __int128)hash * cap) >> 64);
+    return ((hash >> 32) * cap) >> 32;
+}
+
+static inline uint64_t kvcl_idx_word(uint64_t hash, uint32_t id)
+{
+    return (hash & ~(uint64_t)UINT32_MAX) | id;
 }
 
 static inline void kvcl_idx_prefetch(const kvcl_idx_table_t *table, uint64_t hash)
 {
     __builtin_prefetch((const void *)&table->word[kvcl_idx_start(table->cap, hash)]);
+}
+
+/* A guess at the block, by the first words alone; 0: none. */
+static inline uint32_t kvcl_idx_peek(const kvcl_idx_table_t *table, uint64_t hash)
+{
+    uint64_t at = kvcl_idx_start(table->cap, hash), word, n;
+
+    for (n = 0; (n < 8) && (at + n < table->cap); ++n) {
+        word = atomic_load_explicit((_Atomic uint64_t *)&table->word[at + n], memory_order_relaxed);
+        if ((word == 0) || ((word >> 32) == (hash >> 32))) {
+            return ((uint32_t)word == KVCL_IDX_TOMB) ? 0 : (uint32_t)word;
+        }
+    }
+    return 0;
 }
 
 /** Readers and the writer. *at_p (may be NULL): the word's place. @return the block's number; 0: it is not there. */
@@ -43,7 +64,7 @@ static inline uint32_t kvcl_idx_lookup(kvcl_sched_index_h index, kvcl_idx_table_
             return KVCL_IDX_NO_BLOCK;
         }
         id = (uint32_t)word;
-        if (((word >> 32) == (hash & UINT32_MAX)) && (id != KVCL_IDX_TOMB) &&
+        if (((word >> 32) == (hash >> 32)) && (id != KVCL_IDX_TOMB) &&
             kvcl_key_equal(&kvcl_idx_block(index, id)->key, key)) {
             if (at_p != NULL) {
                 *at_p = at;
