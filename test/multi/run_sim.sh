@@ -75,6 +75,11 @@ for policy in $(cat "$tmp/policies"); do
 done
 says "side by side" 0 'prefill=global' $sim --requests 500 --compare "prefill=load prefill=global"
 says "sweep" 0 '^ *[0-9.]+ +[0-9.]+ +(9|100)[0-9.]*%' $sim --requests 1000 --sweep 0.9 --ttft 10 --policy prefill=global
+says "sweep as JSON" 0 '"speed": [0-9.]+, .*"good": (1|0\.9)[0-9.]*, "good_tokens": [0-9.]+, .*"prefill=load"' \
+  $sim --requests 1000 --sweep 0.9 --ttft 10 --compare "prefill=global prefill=load" --json
+cp "$tmp/out" "$tmp/sweep.json"
+says "it is JSON" 0 '^2 0\.9$' python3 -c 'import json, sys
+o = json.load(open(sys.argv[1])); print(len(o["runs"]), o["share"])' "$tmp/sweep.json"
 
 # Kinds of clusters.
 says "pipelines" 0 'of 4 nodes' $sim --requests 500 --prefill 8 --group 4 --chunk 2K
@@ -146,6 +151,7 @@ says "no such instance" 2 'no instance 99' $sim --fault die:99@2
 says "bad arrivals" 2 'is not trace, spread, poisson or closed' $sim --arrivals often
 says "closed without clients" 2 'need each other' $sim --arrivals closed
 says "no prefill" 2 'need 1 or more each' $sim --prefill 0
+says "a table cannot be drawn" 2 'table3 has no curves' $sim --paper table3 --svg "$tmp/t.svg"
 says "unknown experiment" 2 'is not fig5' $sim --paper fig99
 printf '{"timestamp": 0, "input_length": x}\n' >"$tmp/bad.jsonl"
 says "bad JSON" 2 'bad.jsonl:1: ' $sim --trace "$tmp/bad.jsonl"
@@ -159,13 +165,15 @@ traces=${KVCL_TRACES:-$top_srcdir/../shared/traces}
 if [ -f "$traces/synthetic_trace.jsonl" ]; then
   part=
   [ "$ring" = night ] || part='--requests 2000'
-  $sim --paper fig9 --trace "$traces" >"$tmp/fig9"
+  $sim --paper fig9 --trace "$traces" --svg "$tmp/fig9.svg" >"$tmp/fig9"
+  says "fig. 9 is drawn" 0 '^2$' grep -c 'stroke-dasharray' "$tmp/fig9.svg"
   holds "fig. 9 is within 0.04" "$(grep -cE '^(conversation|synthetic) .*[+-]0\.0[0-3][0-9]$' "$tmp/fig9") == 20"
   $sim --paper fig15 --trace "$traces" >"$tmp/out"
   holds "fig. 15 is within 10% at 6P to 11P" "$(awk '/^ *([6-9]|1[01])P/ && $(NF - 4) >= 0.9 && $(NF - 4) <= 1.1 { ++n }
     END { print n + 0 }' "$tmp/out") == 6"
   says "fig. 5" 0 '^7P' $sim --paper fig5 --trace "$traces" $part
-  says "fig. 10" 0 'synthetic +global' $sim --paper fig10 --trace "$traces" $part
+  says "fig. 10" 0 'synthetic +global' $sim --paper fig10 --trace "$traces" $part --svg "$tmp/fig10.svg"
+  says "fig. 10 is drawn" 0 '^8$' grep -c '<path fill="none"' "$tmp/fig10.svg"
   says "fig. 13" 0 'no cache' $sim --paper fig13 --trace "$traces" $part
 else
   echo "SKIP: the published traces are not there"

@@ -253,7 +253,7 @@ cli_result_t sim_options_parse(sim_options_t *opt, int argc, char **argv)
         {"out", CLI_STRING, &opt->out, "FILE", "of --fit: the model", 0, 0},
         {"log", CLI_STRING, &opt->log, "FILE", "write each decision and what it was given", 0, 0},
         {"replay-log", CLI_STRING, &opt->replay_log, "FILE", "decide all of a log again, and compare", 0, 0},
-        {"svg", CLI_STRING, &opt->svg, "FILE", "draw the load over time and the times' shares", 0, 0},
+        {"svg", CLI_STRING, &opt->svg, "FILE", "draw the load over time, or a figure of --paper", 0, 0},
         {"cdf", CLI_FLAG, &opt->cdf, NULL, "print TTFT and TBT at each hundredth", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
