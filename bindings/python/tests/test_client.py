@@ -38,6 +38,11 @@ class Server:
         self.process.send_signal(number)
         return self.process.communicate(timeout=LIMIT)[0]
 
+    def stop(self):
+        """Returns when all its threads stand still, which SIGSTOP alone does not wait for."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
 
 def secret(tmp, name, text):
     """A secret's file."""

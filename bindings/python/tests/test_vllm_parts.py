@@ -402,7 +402,7 @@ def test_a_link_changes_to_another_rank_when_its_own_is_killed_or_silent(home, t
     try:
         link.start()
         assert connected(1).result == 0
-        servers[0].process.send_signal(signal.SIGSTOP)
+        servers[0].stop()
         assert connected(1).error is not None  # long before the timeout of 10 s
         assert connected(2).result == 0
         servers[0].process.send_signal(signal.SIGCONT)
