@@ -22,7 +22,7 @@
 
 enum { ADDRESSES_MAX = 64 };
 #define ASK_NS  (3 * KVCL_NS_PER_SEC)   /* for one member's answer */
-#define BUSY_NS (2 * KVCL_NS_PER_SEC)   /* for which a slot may still seem to be a living rank's */
+#define BUSY_NS (2 * KVCL_NS_PER_SEC)   /* for which a slot of a dead process may still seem taken */
 #define NAP_NS  (100 * KVCL_NS_PER_MS)
 
 typedef struct boot_join {
@@ -106,6 +106,12 @@ static bool says_nothing(kvcl_status_t status)
     return (status == KVCL_ERR_UNREACHABLE) || (status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_IO);
 }
 
+/* The slot asked for, or every slot. */
+static bool says_taken(kvcl_status_t status)
+{
+    return (status == KVCL_ERR_BUSY) || (status == KVCL_ERR_NO_SPACE);
+}
+
 /* Each address once. *again_p: asking again may help. */
 static kvcl_status_t ask_each(boot_join_t *join, const kvcl_boot_params_t *params, uint64_t deadline_ns,
                               uint64_t busy_ns, bool *again_p)
@@ -124,7 +130,7 @@ static kvcl_status_t ask_each(boot_join_t *join, const kvcl_boot_params_t *param
                 return KVCL_OK;
             }
             *again_p = (join->answer.status == KVCL_INPROGRESS) ||
-                       ((join->answer.status == KVCL_ERR_BUSY) && !kvcl_deadline_passed(busy_ns));
+                       (says_taken(join->answer.status) && !kvcl_deadline_passed(busy_ns));
             return refused(join->answer.status, params, at);
         }
         if (!says_nothing(status) || says_nothing(worst)) { /* a refusal says more */

@@ -107,7 +107,7 @@ static bool case_errors(void)
     return finish("errors of those that join, members unharmed", right, ": ");
 }
 
-/* A rank is stopped, another process takes its slot, and it goes on. */
+/* A rank of a full job is stopped, a process that joins at once waits for its slot, and the rank goes on. */
 static bool case_zombie(void)
 {
     bool right  = start(size) && all_work();
@@ -119,7 +119,7 @@ static bool case_zombie(void)
         kill(pids[zombie], SIGSTOP);
         in_slot[rank] = -1;
         snprintf(through, sizeof(through), "%s", shared->procs[0].address);
-        right = all_see(bits_of()) && has_joined(join_at(through, rank)) && all_work();
+        right = has_joined(join_at(through, NO_RANK)) && (in_slot[rank] >= 0) && all_see(bits_of()) && all_work();
         shared->procs[zombie].what  = TALK;
         shared->procs[zombie].among = bits_of();
         atomic_fetch_add(&shared->procs[zombie].asked, 1);
