@@ -352,6 +352,16 @@ static void check_end(me_t *me)
           (unsigned long long)state.changes);
 }
 
+/* All ranks that do the last step have checked the mask. */
+static void wait_for_checks(const me_t *me)
+{
+    int n = (int)me->size - ((me->job->plan->what != NOTHING) && (me->job->plan->what != IS_LATE));
+
+    while (atomic_load(&me->job->shared->checked) < n) {
+        nap_ms(1);
+    }
+}
+
 static int live(const void *arg, int rank)
 {
     const job_t           *job = arg;
@@ -390,12 +400,12 @@ static int live(const void *arg, int rank)
     if (i > STEPS) {
         check_end(&me);
         atomic_fetch_add(&job->shared->checked, 1);
-        while (atomic_load(&job->shared->checked) < (int)me.size - ((job->plan->what != NOTHING) &&
-                                                                     (job->plan->what != IS_LATE))) {
-            nap_ms(1);
-        }
+        wait_for_checks(&me);
     }
     kvcl_ep_close(me.ep);
+    if (i <= STEPS) {
+        wait_for_checks(&me); /* a rank that has closed its handle, and not one whose process ends */
+    }
     kvcl_finalize(me.ctx);
     free(me.y);
     return (me.failed == 0) ? 0 : 1;
