@@ -144,8 +144,8 @@ def stopped():
     ready()
     if RANK in VICTIMS:  # it goes on after its exclusion
         while True:
-            try:
-                dist.all_reduce(torch.ones(1))
+            try:  # the call of the others: what they announced in it may be handled before the news of the exclusion
+                dist.all_reduce(torch.full((5000,), 1 << RANK, dtype=torch.int64))
             except (kvcl.Stale, kvcl.RankFailed, kvcl.Revoked):
                 break
         try:
