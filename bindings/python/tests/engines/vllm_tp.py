@@ -1,6 +1,9 @@
 """Engines of different tensor-parallel sizes, in processes of their own, share blocks by heads: 2 ranks save, 1 loads;
 and ranks read prompts out of the memory of an engine of as many ranks, or of more or fewer. In float32, since sums of
 bfloat16 differ between the sizes. An engine with another block size finds nothing, and says why.
+
+Three engines do all of it, since each takes long to start: of 2 ranks, which computes what it is asked (it loads
+nothing); of 1 rank, which loads it out of the store, and then hands on what it has loaded; and another one of 2 ranks.
 """
 
 import contextlib
@@ -13,113 +16,113 @@ import sys
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
 
 import engine  # noqa: E402
-from engine import HITS, check, generate  # noqa: E402
+from engine import HITS, PROMPTS, check, generate  # noqa: E402
 
 # On a busy machine the engines' threads, which poll, leave those that connect little of two cores: nothing here ends by
 # time.
-HANDOVER = {"store": "none", "handover_timeout": float(engine.LIMIT)}
+PATIENT = {"handover_timeout": float(engine.LIMIT), "match_timeout": 20.0}
 SECOND = [[(11 * i) % 900 + 5 for i in range(400)]]
 
 
-def one(name, store, size, settings):
-    """An engine: what it generates, and how many blocks it has loaded and saved."""
-    options = None if store == "none" else {"store": store, "match_timeout": 20.0}
-    llm = engine.start(options, dtype="float32", tensor_parallel_size=int(size), **json.loads(settings))
-    out, cached, _ = generate(llm)
-    second, more, _ = generate(llm, SECOND)
-    counts = {}
-    if options is not None:
-        engine.forget(llm)  # until the blocks have been saved
-        for metric in llm.get_metrics():
-            if metric.name.startswith("vllm:kvcl_"):
-                counts[metric.name[len("vllm:kvcl_"):]] = metric.value
-    write(f"{name}.json", [out + second, cached + more, counts])
+def one(name, store, settings):
+    """An engine of one rank, that ends at once: what it generates."""
+    options = None if store == "none" else {"store": store, **PATIENT}
+    llm = engine.start(options, dtype="float32", **json.loads(settings))
+    out, cached, _ = generate(llm, PROMPTS + SECOND)
+    with open(f"{name}.json", "w", encoding="ascii") as file:
+        json.dump([out, cached], file)
 
 
-def write(name, what):
-    """A reader finds the whole file or none."""
-    with open(f"{name}.new", "w", encoding="ascii") as file:
-        json.dump(what, file)
-    os.replace(f"{name}.new", name)
-
-
-def read(name):
-    with open(name, encoding="ascii") as file:
-        return json.load(file)
-
-
-def prefill(name, size):
-    """An engine that computes the prompts when the other one has started, and then lives until it is killed."""
-    llm = engine.start(HANDOVER, "kv_producer", dtype="float32", tensor_parallel_size=int(size))
-    engine.until(lambda: os.path.exists(f"{name} started.json"), engine.LIMIT)
-    asked = [{"do_remote_decode": True}] * len(engine.PROMPTS)
-    write(f"{name} params.json", generate(llm, tokens=1, params=asked)[2])
-    engine.until(lambda: os.path.exists(f"{name} read.json"), engine.LIMIT)
-    write(f"{name} again.json", generate(llm, tokens=1, params=asked)[2])
-    engine.until(lambda: False, engine.LIMIT)
-
-
-def decode(name, size):
-    """An engine that generates from them, twice: what, and how many blocks it has read."""
-    llm = engine.start(HANDOVER, "kv_consumer", dtype="float32", tensor_parallel_size=int(size))
-    outs = []
-    for ours, theirs in (("started", "params"), ("read", "again")):
-        write(f"{name} {ours}.json", [])
-        if not engine.until(lambda theirs=theirs: os.path.exists(f"{name} {theirs}.json"), engine.LIMIT):
-            return
-        params = read(f"{name} {theirs}.json")
-        outs.append(generate(llm, params=params)[0])
-        engine.forget(llm)
-    counts = {one.name[len("vllm:kvcl_"):]: one.value for one in llm.get_metrics() if one.name.startswith("vllm:kvcl_")}
-    write(f"{name}.json", [outs, len(params[0]["kvcl_peers"]), counts])
-
-
-def handed(theirs, ours):
-    """The same as decode(), from an engine of theirs ranks to one of ours."""
-    name = f"from {theirs} to {ours}"
-    both = [subprocess.Popen([sys.executable, __file__, what, name, str(size)], start_new_session=True)
-            for what, size in (("prefill", theirs), ("decode", ours))]
-    try:
-        engine.until(lambda: any(one.poll() is not None for one in both), engine.LIMIT)
-    finally:
-        for one in both:
-            with contextlib.suppress(ProcessLookupError):  # it has failed, and its line is on standard error
-                os.killpg(one.pid, signal.SIGKILL)
-            one.wait()
-    return read(f"{name}.json") if os.path.exists(f"{name}.json") else (None, None, None)
-
-
-def run(name, store, size, **settings):
-    done = subprocess.run([sys.executable, __file__, name, store, str(size), json.dumps(settings)],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=engine.LIMIT)
+def run(name, store, **settings):
+    done = subprocess.run([sys.executable, __file__, name, store, json.dumps(settings)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=engine.LIMIT)
     if not os.path.exists(f"{name}.json"):
         engine.say(done.stdout)
-        return None, None, None, done.stdout
-    return (*read(f"{name}.json"), done.stdout)
+        return None, None, done.stdout
+    with open(f"{name}.json", encoding="ascii") as file:
+        return (*json.load(file), done.stdout)
+
+
+def serve(store, role, size):
+    """An engine that answers lines of JSON: what it generates, and its counts so far."""
+    llm = engine.start({"store": store, **PATIENT}, role, dtype="float32", tensor_parallel_size=int(size))
+    for line in sys.stdin:
+        given = json.loads(line)
+        out, cached, params = generate(llm, given["prompts"], given["tokens"], given["params"])
+        if given["forget"]:
+            engine.forget(llm)  # until the blocks have been saved, or read
+        counts = {each.name[len("vllm:kvcl_"):]: each.value for each in llm.get_metrics()
+                  if each.name.startswith("vllm:kvcl_")}
+        print("ANSWER " + json.dumps([out, cached, params, counts]), flush=True)
+
+
+class Engine:
+    def __init__(self, store, role, size):
+        self.size, self.counts = size, {}
+        self.process = subprocess.Popen([sys.executable, __file__, "serve", store, role, str(size)], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+    def ask(self, prompts, tokens=16, params=None, forget=True):
+        """(tokens generated, cached tokens, parameters, what it has counted since the last answer)"""
+        self.process.stdin.write(json.dumps({"prompts": prompts, "tokens": tokens, "params": params,
+                                             "forget": forget}) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("ANSWER "):
+                out, cached, params, counts = json.loads(line[len("ANSWER "):])
+                more = {name: value - self.counts.get(name, 0) for name, value in counts.items()}
+                self.counts = counts
+                return out, cached, params, more
+        raise AssertionError("an engine has ended: its lines are on standard error")
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def handed(first, second, base):
+    """Prompts that the first engine has, and the second one reads, twice."""
+    what = f"a prompt of {first.size} ranks is read by {second.size}"
+    for turn in ("", ", again"):
+        params = first.ask(PROMPTS, 1, [{"do_remote_decode": True}] * len(PROMPTS), forget=False)[2]
+        check(f"{what}{turn}: it is named by its ranks", [len(one["kvcl_peers"]) for one in params] ==
+              [first.size] * len(PROMPTS), params)
+        out, _, _, counts = second.ask(PROMPTS, params=params)
+        check(f"{what}{turn}: which generate the same", out == base[:len(PROMPTS)], out)
+        check(f"{what}{turn}: all blocks were read", counts["loaded_blocks"] == 11 * second.size and
+              counts["failed_blocks"] == 0, counts)
+        first.ask([])
 
 
 def main():
     if len(sys.argv) > 1:
-        what = {"prefill": prefill, "decode": decode}.get(sys.argv[1])
-        return what(*sys.argv[2:]) if what else one(*sys.argv[1:])
+        return serve(*sys.argv[2:]) if sys.argv[1] == "serve" else one(*sys.argv[1:])
     store = engine.Server(block=2 * engine.PART)
-    base, _, _, _ = run("base32", "none", 1)
-    out, cached, counts, _ = run("two", store.file, 2)
+    base, _, _ = run("base32", "none")
+    engines = [Engine(store.file, role, size)
+               for role, size in (("kv_producer", 2), ("kv_both", 1), ("kv_consumer", 2))]
+    try:
+        shared(store, base, *engines)
+    finally:
+        for each in engines:
+            each.end()
+    store.end()
+    engine.end()
+
+
+def shared(store, base, two, single, other):
+    out, _, _, counts = two.ask(PROMPTS + SECOND)
     check("2 ranks generate what 1 does", out == base, out)
-    check("they have saved their heads", counts and counts["saved_blocks"] >= 2 * 11, counts)
-    out, cached, counts, _ = run("one", store.file, 1)
+    check("they have saved their heads", counts["saved_blocks"] >= 2 * 11, counts)
+    out, cached, _, counts = single.ask(PROMPTS + SECOND)
     check("1 rank loads them, and generates the same", out == base and cached == HITS + [384], (out, cached))
-    check("each block once", counts and counts["loaded_blocks"] == 10 and counts["failed_blocks"] == 0, counts)
-    out, cached, counts, text = run("other", store.file, 1, block_size=32)
+    check("each block once", counts["loaded_blocks"] == 10 and counts["failed_blocks"] == 0, counts)
+    out, cached, text = run("other", store.file, block_size=32)
     check("another block size finds nothing", out == base and set(cached) == {0}, (out, cached))
     check("and says why", "block size is 32 here and 128 there" in text, text)
-    store.end()
-    for theirs, ours in ((2, 1), (1, 2), (2, 2)):
-        outs, peers, counts = handed(theirs, ours)
-        check(f"a prompt of {theirs} ranks is read by {ours}, which generate the same", outs == [base[:4]] * 2, outs)
-        check("all blocks were read, twice", counts and peers == theirs and not counts["failed_blocks"] and
-              counts["loaded_blocks"] == 2 * 11 * ours, (peers, counts))
-    engine.end()
+    for first, second in ((two, single), (single, other), (two, other)):
+        handed(first, second, base)
 
 
 if __name__ == "__main__":
