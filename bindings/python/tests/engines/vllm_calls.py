@@ -407,6 +407,41 @@ def handover_calls():
         side.shutdown()
 
 
+def late_lease_calls(store):
+    """A step has computed before it is known that the blocks it was handed are another prompt's: nothing is stored."""
+    first = Fake("kv_producer", store="none", tenant="late")
+    second = Fake("kv_both", store=store.file, tenant="late")
+    until(second.ready)
+    first.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): first.worker.get_handshake_metadata()})
+    blocks, into, transfers = list(range(20, 26)), list(range(40, 46)), second.worker._transfers
+    ended, look, wait = [], transfers.peers._check, transfers.wait_loads
+
+    def late(*given):
+        while not ended:
+            yield None
+        yield from look(*given)
+
+    def waiting():
+        ended.append(True)
+        wait()
+
+    for turn in range(2):
+        params = first.run(request("p", 96, {"do_remote_decode": True}), blocks, first.fill)[2][1]
+        one = request(f"d {turn}", 96, params, salt="another prompt" if turn else "prompt")
+        tokens, failed, _ = second.run(one, into)
+        check(f"a handover whose lease is read late, {turn}: it fails if it is of another prompt",
+              tokens and second.waited[-1] == (turn == 1) and failed == (set(into) if turn else set()), (tokens, failed))
+        transfers.wait_saves()
+        transfers.peers._check, transfers.wait_loads = late, waiting
+    client = second.worker._link.ready()
+    stored = client.wait(client.exists(second.worker._keys(one.block_hashes)))
+    check("and nothing of what the step computed is stored", not any(stored), stored)
+    for fake in (first, second):
+        for side in (fake.worker, fake.scheduler):
+            check("nothing failed inside", not side._told, side._told)
+            side.shutdown()
+
+
 def names_of(events, kind):
     """The blocks of all events of this kind."""
     return {name for one in events if type(one).__name__ == kind for name in one.block_hashes}
@@ -478,6 +513,7 @@ def main():
         lost_calls(store, options)
     other_calls(store)
     handover_calls()
+    late_lease_calls(store)
     event_calls()
     times(store)
     store.end()
