@@ -138,11 +138,11 @@ part_bench() {
       rm -rf "$shm/fs" && mkdir "$shm/fs"
       verify=--no-skip-verify
       case $who in
-        kvcl) spec=$(plugin '{"pool":"192M","block":"256K"}') ;;
+        kvcl) spec=$(plugin '{"pool":"768M","block":"256K"}') ;;
         fs_native) spec="{\"type\":\"fs_native\",\"base_path\":\"$shm/fs\"}" ;;
         *) spec='{"type":"native_plugin","module_path":"lmcache_nothing","class_name":"Client"}' verify=--skip-verify ;;
       esac
-      PYTHONPATH="$tmp:$here/tests/engines" "$E/lmcache" bench l2 --l2-adapter "$spec" $verify --rounds 15 \
+      PYTHONPATH="$tmp:$here/tests/engines" "$E/lmcache" bench l2 --l2-adapter "$spec" $verify --rounds 60 \
         --warmup-rounds 5 --lookup-max-hit-rate 1.0 >"$tmp/bench.log" 2>&1 ||
         { no "bench: $who"; tail -n 20 "$tmp/bench.log"; return; }
       grep 'p50 (ms)' "$tmp/bench.log" | awk -v who=$who '
