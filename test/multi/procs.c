@@ -423,7 +423,7 @@ bool open_shared(int ranks)
 {
     size   = ranks;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    setenv("KVCL_VIEWS", "yes", 0);
+    set_views(STOPPED_MS); /* a rank that goes, or that nobody has met, is waited for so long */
     setenv("KVCL_JOIN_AT", "127.0.0.1:0", 0);
     return shared != MAP_FAILED;
 }

@@ -179,7 +179,7 @@ static void no_quorum(const rank_t *r)
     if (r->rank == 0) {
         wait_for(&shared->go, 1);
         from = now_ns();
-        IS(kvcl_comm_agree(r->world, &flags, 1500000000), KVCL_ERR_NO_QUORUM);
+        IS(kvcl_comm_agree(r->world, &flags, STOPPED_MS * UINT64_C(1500000)), KVCL_ERR_NO_QUORUM);
         if (now_ns() - from > LONG_NS / 2) {
             fail(r, "the answer came late", 0);
         }
@@ -392,12 +392,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: recover_bad RANKS [CASE]\n");
         return 1;
     }
-    setenv("KVCL_VIEWS", "yes", 0);
     for (what = CALLS; what <= FREED; ++what) {
         if ((what == DEAF) && ((getenv("KVCL_PATH") == NULL) || (strcmp(getenv("KVCL_PATH"), "shm") != 0))) {
             continue; /* connections are of two ranks alone */
         }
         if ((strstr(names[what], only) != NULL) && ((what < QUORUM) || (size > 2))) { /* rank 0 is half of two */
+            set_views((what < QUORUM) ? PATIENT_MS : STOPPED_MS);
             right = run((what_t)what, names[what]) && right;
         }
     }

@@ -367,7 +367,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: revoke RANKS [CASE]\n");
         return 1;
     }
-    setenv("KVCL_VIEWS", "yes", 0);
+    set_views(PATIENT_MS);
     for (what = PART; what <= RACE; ++what) {
         if (strstr(names[what], only) != NULL) {
             right = run((what_t)what, names[what]) && right;

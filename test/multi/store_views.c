@@ -7,8 +7,8 @@
  *          survivor has put and not removed is found, and no key that it has removed. A key whose two homes were the
  *          victims may be absent until its owner has listed it at new homes; then it is found (found late)
  * both     the same, but both are killed at once, and the survivors get those keys at once
- * stopped  4 ranks; the last is stopped for 1.5 s. No put or removal that it begins afterwards succeeds, and the others
- *          lose nothing
+ * stopped  4 ranks; the last is stopped until the others have excluded it. No put or removal that it begins afterwards
+ *          succeeds, and the others lose nothing
  * alone    3 ranks, two of them stopped: the third one's removals and upserts end with KVCL_ERR_NO_QUORUM, its gets of
  *          keys that it is a home of go on; and when the others go on, it removes again
  */
@@ -34,6 +34,7 @@ typedef enum { KILLED, BOTH, STOPPED, ALONE, SCENES } scene_t;
 typedef struct shared {
     _Atomic int      ready, phase, done; /* phase 1: the victims were hit; 2: they go on, or the second one was hit */
     _Atomic bool     second;             /* the second one is hit next, or was */
+    _Atomic bool     excluded;           /* rank 0 has a view without the victim */
     _Atomic uint64_t resumed_ns;
     _Atomic uint64_t puts, removes, gets;
     _Atomic uint64_t lost, found, wrong, failed, zombie, fenced, no_quorum, again, late;
@@ -220,6 +221,9 @@ static void work(me_t *me, unsigned rounds)
             act(me, i);
         }
         n += (atomic_load(&s->phase) == 2) ? 1 : 0;
+        if ((me->rank == 0) && (kvcl_comm_view(me->world) > 1)) {
+            atomic_store(&s->excluded, true);
+        }
     }
     for (i = 0; i < KEYS; ++i) {
         look(me, i, true);
@@ -366,6 +370,7 @@ static bool wait_ready(void)
 static void strike(const job_t *job, const pid_t *pids)
 {
     kvcl_rand_t rnd;
+    int         i;
 
     kvcl_rand_seed(&rnd, job->seed);
     usleep(100000 + (useconds_t)(kvcl_rand_next(&rnd) % 300000));
@@ -378,7 +383,9 @@ static void strike(const job_t *job, const pid_t *pids)
     } else if (job->scene == STOPPED) {
         kill(pids[3], SIGSTOP);
         atomic_store(&s->phase, 1);
-        usleep(1500000);
+        for (i = 0; (i < LONG_MS) && !atomic_load(&s->excluded); ++i) {
+            usleep(1000);
+        }
         atomic_store(&s->resumed_ns, now_ns());
         kill(pids[3], SIGCONT);
     } else {
@@ -438,10 +445,10 @@ int main(int argc, char **argv)
     job_t                    job     = {.seed = (text != NULL) ? strtoull(text, NULL, 10) : now_ns() % 1000000};
     int                      bad     = 0, i;
 
-    setenv("KVCL_VIEWS", "yes", 1);
     for (i = 0; i < SCENES; ++i) {
         if ((argc < 2) || (strcmp(argv[1], names[i]) == 0)) {
             job.scene = (scene_t)i;
+            set_views(kills(job.scene) ? PATIENT_MS : (job.scene == STOPPED) ? STOPPED_MS : 1000);
             bad += run(names[i], &job) ? 0 : 1;
         }
     }

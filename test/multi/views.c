@@ -296,7 +296,7 @@ static bool case_kill(const char *name, unsigned who)
     return finish(name, right, text);
 }
 
-/* A rank is stopped for some time, which is less than KVCL_DEAD. */
+/* A rank is stopped until it is suspected. */
 static bool case_pause(void)
 {
     const int who = size - 1;
@@ -390,18 +390,20 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: views RANKS [kill|zero|half|most|pause|stop|fence|leave]\n");
         return 1;
     }
-    setenv("KVCL_VIEWS", "yes", 0);
+    set_views(PATIENT_MS);
 #define CASE(_name) (strstr(_name, only) != NULL)
     right = (!CASE("kill") || case_kill("one is killed", 1u << (size - 1))) && right;
     right = (!CASE("zero") || case_kill("rank 0 is killed", 1u)) && right;
     right = (!CASE("half") || case_kill("half are killed at once", (1u << (size / 2)) - 1)) && right;
     right = (!CASE("most") || case_kill("all but one are killed at once", (1u << (size - 1)) - 1)) && right;
     right = (!CASE("pause") || case_pause()) && right;
+    set_views(STOPPED_MS);
     if (size > 2) { /* of two, nobody has a quorum without rank 0 */
         right = (!CASE("stop") || case_stop(size - 1, 500000)) && right;
         right = (!CASE("stop") || case_stop(0, 3000000)) && right;
     }
     right = (!CASE("fence") || case_fence()) && right;
+    set_views(PATIENT_MS);
     right = (!CASE("leave") || case_leave()) && right;
     return right ? 0 : 1;
 }
