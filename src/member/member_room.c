@@ -143,7 +143,7 @@ static void tell_machine(kvcl_member_room_t *room, uint64_t now_ns)
 
     memset(&room->gone, 0, sizeof(room->gone));
     KVCL_RANKSET_EACH(&gone, slot) {
-        kvcl_views_proven(&room->views, slot, room->ranks[slot].incarnation, now_ns);
+        kvcl_views_proven(&room->views, slot, room->ranks[slot].incarnation, !room->ranks[slot].ended, now_ns);
     }
 }
 
@@ -343,7 +343,6 @@ static void peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     (void)ctx;
     for (slot = 0; (room != NULL) && peer->left && (slot < room->n); ++slot) {
         if (room->ranks[slot].peer == peer) {
-            room->ranks[slot].ended = true;
             kvcl_rankset_add(&room->gone, slot);
             kvcl_member_settle(room);
         }

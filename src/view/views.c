@@ -45,6 +45,7 @@ void kvcl_views_send(kvcl_views_t *views, uint32_t to, kvcl_view_msg_t *msg, uin
     msg->id          = views->view.id;
     msg->stamp       = now_ns;
     msg->dead        = views->detect.proven;
+    kvcl_rankset_drop(&msg->dead, &views->parted);
     msg->leaving     = views->leaving;
     msg->phase       = views->phase;
     msg->accepted    = views->accepted;
@@ -218,6 +219,7 @@ void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now
     kvcl_detect_members(&views->detect, &next->members, &gone, now_ns);
     kvcl_rankset_drop(&views->leaving, &gone);
     kvcl_rankset_drop(&views->failed, &gone);
+    kvcl_rankset_drop(&views->parted, &gone);
     kvcl_rankset_keep(&views->leaving, &next->members);
     views->ops->event(views->arg, KVCL_VIEWS_VIEW, &come);
     send_beats(views, now_ns);
@@ -343,7 +345,7 @@ bool kvcl_views_is_busy(const kvcl_views_t *views)
     return (views->wanted_ns != 0) || (views->asked != 0) || (views->accepted != 0) || (views->ballot.number != 0);
 }
 
-void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, uint64_t now_ns)
+void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, bool parted, uint64_t now_ns)
 {
     kvcl_rankset_t dead = {{0}}, news;
 
@@ -352,12 +354,12 @@ void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation,
     }
     kvcl_rankset_add(&dead, slot);
     kvcl_detect_prove(&views->detect, &dead, &news);
-    if (kvcl_rankset_is_empty(&news)) {
-        return;
+    parted ? kvcl_rankset_join(&views->parted, &news) : kvcl_rankset_drop(&views->parted, &dead);
+    if (!kvcl_rankset_is_empty(&news)) {
+        report_failed(views, &news);
+        send_beats(views, now_ns);
+        kvcl_lead_tick(views, now_ns);
     }
-    report_failed(views, &news);
-    send_beats(views, now_ns);
-    kvcl_lead_tick(views, now_ns);
 }
 
 void kvcl_views_leave(kvcl_views_t *views, uint32_t slot, uint64_t now_ns)

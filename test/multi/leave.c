@@ -1,6 +1,6 @@
 /*
- * Living ranks that go: one leaves, all leave, one is deactivated (kvcl_leave, kvcl_comm_deactivate). Ranks are forked
- * here, and write what they saw into memory that all share.
+ * Living ranks that go: one leaves, all leave, one is deactivated (kvcl_leave, kvcl_comm_deactivate); or all end after a
+ * barrier, at once. Ranks are forked here, and write what they saw into memory that all share.
  *   leave RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
  */
 #include "start_ranks.h"
@@ -15,7 +15,7 @@
 enum { RANKS_MAX = 16, LONG_S = 100 };
 #define LONG_NS (LONG_S * UINT64_C(1000000000))
 
-typedef enum { LEAVE, ALL, DEACTIVATE } what_t;
+typedef enum { LEAVE, ALL, DEACTIVATE, BARRIER } what_t;
 
 typedef struct shared {
     what_t      what;
@@ -139,6 +139,18 @@ static void deactivate(const rank_t *r)
     IS((int)(result.dropped[0] >> who), 1);
 }
 
+/* No rank waits for the others before its kvcl_finalize(): what it has sent still reaches them. The round before makes
+ * sure that all of them have a view. */
+static void end_after_barrier(const rank_t *r)
+{
+    uint64_t   flags = 1;
+    kvcl_req_h req;
+
+    IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK);
+    IS(kvcl_barrier(r->world, NULL, &req), KVCL_OK);
+    IS(kvcl_req_wait(req, KVCL_WAIT_FOREVER), KVCL_OK);
+}
+
 static int live(const void *arg, int rank)
 {
     rank_t one = {.rank = rank}, *r = &one;
@@ -149,7 +161,9 @@ static int live(const void *arg, int rank)
     is_next(r, KVCL_EVENT_VIEW, size, rank, 1);
     atomic_fetch_add(&shared->met, 1);
     wait_for(&shared->met, size);
-    if (shared->what == ALL) {
+    if (shared->what == BARRIER) {
+        end_after_barrier(r);
+    } else if (shared->what == ALL) {
         IS(kvcl_leave(r->ctx, LONG_NS), KVCL_OK);
         is_next(r, KVCL_EVENT_DRAINED, 1, rank, 1);
         atomic_fetch_add(&shared->left, 1);
@@ -193,10 +207,11 @@ static bool run(what_t what, const char *name)
 int main(int argc, char **argv)
 {
     static const char *const names[] = {[LEAVE] = "a rank leaves", [ALL] = "all leave at once",
-                                        [DEACTIVATE] = "a rank is deactivated"};
+                                        [DEACTIVATE] = "a rank is deactivated",
+                                        [BARRIER] = "all end after a barrier"};
     const char *only = (argc > 2) ? argv[2] : "";
     bool       right = true;
-    int        what;
+    int        what, i;
 
     size   = (argc > 1) ? atoi(argv[1]) : 4;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -204,9 +219,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: leave RANKS [CASE]\n");
         return 1;
     }
-    setenv("KVCL_VIEWS", "yes", 0);
-    for (what = LEAVE; what <= DEACTIVATE; ++what) {
-        if (strstr(names[what], only) != NULL) {
+    set_views(STOPPED_MS); /* leaving takes about as long */
+    for (what = LEAVE; what <= BARRIER; ++what) {
+        for (i = 0; (i < ((what == BARRIER) ? 5 : 1)) && (strstr(names[what], only) != NULL); ++i) {
             right = run((what_t)what, names[what]) && right;
         }
     }

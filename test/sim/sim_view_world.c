@@ -414,7 +414,7 @@ static void deliver(unsigned at)
     if (!p->dead) {
         remember(p);
         if (l->proof != 0) {
-            kvcl_views_proven(&p->views, l->msg.from, l->proof, sim_clock(p));
+            kvcl_views_proven(&p->views, l->msg.from, l->proof, false, sim_clock(p));
         } else {
             kvcl_views_take(&p->views, &l->msg, sim_clock(p));
         }
