@@ -25,7 +25,7 @@ enum {
     POOL_SHARE = 16    /* at most this part of a pool is watched, since it is pinned */
 };
 #define AHEAD_NS  UINT64_C(500000000)         /* lead time for listing the rank's blocks */
-#define EARLY_NS  UINT64_C(100000000)         /* clocks of two ranks differ by at most this, see above */
+#define EARLY_NS  UINT64_C(2000000000)        /* clocks of two ranks differ by at most this, see above */
 #define ROUND_NS  UINT64_C(5000000)           /* pause after each round of gets */
 #define POLL_NS   UINT64_C(100000000)         /* pause between two lists of a rank that does not hold enough yet */
 #define PIN_NS    (4 * WATCH_MOST_NS)
