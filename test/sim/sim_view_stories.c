@@ -46,11 +46,11 @@ static const story_t stories[] = {
     {"a promise is kept", 3, 0,
      {{500, 0, CUT, 1, 2}, {0, 0, CUT, 2, 1}, {0, KVCL_VIEW_PREPARE, CUT, 2, 1}, {0, KVCL_VIEW_ACCEPT, PAUSE, 2, 2000},
       {0, 0, CUT, 2, 4}, {500, 0, MEND, 2, 4}, {0, KVCL_VIEW_COMMIT, CUT, 1, 4}}},
-    /* All have accepted what rank 0 asks for, and say so late. Rank 1 does not hear it, and begins another ballot; rank
-     * 0 promises that, and then their answers come. */
+    /* All have accepted what rank 0 asks for, and say so late. Rank 1 does not hear rank 0, and begins another ballot:
+     * rank 3 has died as well. Rank 0 promises and accepts that, and then their answers come. */
     {"who has promised a ballot commits no lower one", 5, 0,
      {{500, 0, KILL, 16, 1}, {0, KVCL_VIEW_ACCEPTED, HOLD, 14, 1}, {50, 0, MEND, 14, 1}, {0, 0, CUT, 1, 14},
-      {0, KVCL_VIEW_PREPARE, MEND, 1, 2}, {0, KVCL_VIEW_ACCEPT, RELEASE, 0, 0}, {0, 0, CUT, 14, 1}}},
+      {100, 0, KILL, 8, 7}, {0, KVCL_VIEW_PREPARE, MEND, 1, 6}, {0, KVCL_VIEW_ACCEPTED, RELEASE, 0, 0}}},
     /* A rank stops and goes on, after the others are done with it, and before. */
     {"a rank that slept has no lease", 3, 0, {{500, 0, PAUSE, 1, 1600}, {2000, 0, PAUSE, 2, 900}}},
     /* The machine sleeps, as laptops do. */
