@@ -2,6 +2,7 @@
 # Ranks that are killed at random moments of each collective, with views: the others learn it, and go on.
 #   gate   4 ranks, 6 kills for each collective (of 3 sizes, with and without revoke), over shared memory
 #   night  18 kills for each, over shared memory and TCP
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)

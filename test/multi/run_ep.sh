@@ -2,6 +2,7 @@
 # Dispatch and combine: ranks that die and are late; experts that are restored; on every path.
 #   gate   3 ranks over each path, 1 rank alone
 #   night  also 2 and 6 ranks, and without eager bytes
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi

@@ -3,6 +3,7 @@
 # Then processes that join, and wait until a member activates them; then kills while a process joins.
 #   gate   4 ranks over shared memory, 3 over TCP
 #   night  also 6 ranks, and 100 kills and joins in a row over both
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi

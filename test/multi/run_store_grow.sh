@@ -3,6 +3,7 @@
 # Then ranks that leave in bad luck (leave_stores).
 #   gate   each case once, over shared memory or TCP
 #   night  each case over both, 5 seeds
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)

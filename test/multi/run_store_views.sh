@@ -2,6 +2,7 @@
 # Stores whose maps follow views: ranks are killed and stopped while others put, remove and get.
 #   gate   each case once, over shared memory or TCP
 #   night  each case over both, 10 seeds
+# TEST_TIMEOUT: 3600
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)

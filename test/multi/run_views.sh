@@ -3,6 +3,7 @@
 # agree and shrink meanwhile, and communicators that are revoked.
 #   gate   3 ranks over shared memory; 4 over TCP
 #   night  also 2 and 8 ranks, over both
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi

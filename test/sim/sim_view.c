@@ -5,6 +5,7 @@
  *
  * Every fourth seed is a story (sim_view_stories.c): faults in an order that a rule was made for. In the others the
  * faults come for five seconds, then everything heals. Default: 1,000 seeds, TEST_RING=night: 100,000.
+ * TEST_TIMEOUT: 1800
  */
 #include "config.h"
 
