@@ -3,6 +3,9 @@
  *
  *   sim_store [--seeds N] [--seed S] [--break NAME]
  *
+ * Default: 60 seeds, TEST_RING=night: 20,000.
+ * TEST_TIMEOUT: 3600
+ *
  * Invariants:
  *   OneOwner   no shard has two owners at one true time. An owner has a lease, and is the home that is asked; who has
  *              switched, and does not know yet that all have, owns only what it is asked for in both maps
@@ -22,10 +25,11 @@
 #include <string.h>
 
 static const char *const break_names[BREAK_END] = {"nothing", "no-lease", "before-commit", "stale-sender", "no-walk",
-                                                   "ask-new"};
+                                                   "ask-new", "any-incarnation"};
 
 part_t      parts[PROCS];
 mail_t      mails[MAILS];
+unsigned    n_mails;
 kvcl_key_t  keys[KEYS];
 key_state_t states[KEYS];
 uint64_t    n_acked, n_removed, n_got, n_moved;
@@ -67,6 +71,7 @@ static void tick_parts(void)
             }
         }
         walk(p);
+        sweep(p);
         client(p);
     }
 }
@@ -175,7 +180,8 @@ static void begin(uint64_t seed)
     memset(mails, 0, sizeof(mails));
     memset(states, 0, sizeof(states));
     memset(was_lost, 0, sizeof(was_lost));
-    n_lost = 0;
+    n_lost  = 0;
+    n_mails = 0;
     for (i = 0; i < KEYS; ++i) {
         for (j = 0; j < sizeof(keys[i].bytes); ++j) {
             keys[i].bytes[j] = (unsigned char)kvcl_rand_next(&sim.rnd);
@@ -187,7 +193,10 @@ static void deliver_until(uint64_t now)
 {
     unsigned i;
 
-    for (i = 0; i < MAILS; ++i) {
+    while ((n_mails > 0) && (mails[n_mails - 1].at == 0)) {
+        n_mails -= 1;
+    }
+    for (i = 0; i < n_mails; ++i) {
         if ((mails[i].at != 0) && (mails[i].at <= now)) {
             deliver(&mails[i]);
         }

@@ -15,7 +15,8 @@
 #include "dir/home.h"
 #include "dir/moves.h"
 
-enum { KEYS = 96, CELLS = 1024, MAILS = 4096, FAULTS_MS = 5000, END_MS = 13000, RETRY_MS = 20, GIVE_UP_MS = 4000 };
+enum { KEYS = 96, CELLS = 1024, MAILS = 4096, FAULTS_MS = 5000, END_MS = 13000, RETRY_MS = 20, GIVE_UP_MS = 4000,
+       SWEEP_MS = 3000 };
 
 typedef enum {
     BREAK_NOTHING,
@@ -24,6 +25,7 @@ typedef enum {
     BREAK_STALE_SENDER,    /* messages of excluded processes are taken */
     BREAK_NO_WALK,         /* blocks are not listed at new homes */
     BREAK_ASK_NEW,         /* keys are looked up at new homes at once */
+    BREAK_ANY_INCARNATION, /* locations of a slot's process before are read from the present one */
     BREAK_END
 } break_t;
 
@@ -75,7 +77,7 @@ typedef struct part {
     unsigned          key_of[KEYS]; /* by slot */
     unsigned          n_slots;
     unsigned          walk;
-    uint64_t          tick_at;
+    uint64_t          tick_at, sweep_at;
     op_t              ops[OPS];
     _Alignas(64) uint8_t mem[KVCL_DIR_HEADER_BYTES + CELLS * KVCL_DIR_ENTRY_BYTES];
 } part_t;
@@ -84,6 +86,7 @@ typedef enum { KEY_NEW, KEY_BUSY, KEY_ACKED, KEY_REMOVED, KEY_UNSURE } key_state
 
 extern part_t      parts[PROCS];
 extern mail_t      mails[MAILS];
+extern unsigned    n_mails; /* those in use are below */
 extern kvcl_key_t  keys[KEYS];
 extern key_state_t states[KEYS];
 extern uint64_t    n_acked, n_removed, n_got, n_moved;
@@ -97,6 +100,7 @@ mail_t        *post(const proc_t *from, uint32_t slot, kind_t kind);
 void           answer(const proc_t *p, const mail_t *mail, kind_t kind, kvcl_status_t status);
 void           say(proc_t *p, kvcl_moves_step_t step);
 void           go_on(proc_t *p);
+void           sweep(proc_t *p);
 void           follow(proc_t *p);
 /** Who is asked for a key: its home, or another one if that has failed. */
 uint32_t       asked(const proc_t *p, const part_t *part, const kvcl_key_t *key);

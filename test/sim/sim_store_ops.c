@@ -286,7 +286,7 @@ static void take_fetch(proc_t *p, const mail_t *mail)
 {
     part_t *part = &parts[index_of(p)];
     bool   is    = (mail->loc.slot < part->n_slots) &&
-                   (mail->loc.incarnation == (uint16_t)p->incarnation);
+                   ((broken == BREAK_ANY_INCARNATION) || (mail->loc.incarnation == (uint16_t)p->incarnation));
     mail_t *back = post(p, sim.procs[mail->from].slot, MAIL_FETCH_REPLY);
 
     is           = is && (part->held[part->key_of[mail->loc.slot]] == mail->loc.slot + 1);

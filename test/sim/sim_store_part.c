@@ -46,11 +46,12 @@ mail_t *post(const proc_t *from, uint32_t slot, kind_t kind)
             break;
         }
     }
-    for (i = 0; (i < MAILS) && (mails[i].at != 0); ++i) {
+    for (i = 0; (i < n_mails) && (mails[i].at != 0); ++i) {
     }
     if ((to == sim.n_procs) || (i == MAILS)) {
         return &nowhere;
     }
+    n_mails = (i < n_mails) ? n_mails : i + 1;
     memset(&mails[i], 0, sizeof(mails[i]));
     mails[i].at   = sim.now + 50000 + sim_below(3 * MS);
     mails[i].from = index_of(from);
@@ -91,8 +92,19 @@ static void settle(proc_t *p)
 
     part->moving = part->fresh = false;
     adopt(part);
-    (void)kvcl_dir_table_remove_if(&part->table, is_foreign, &part->home);
-    n_moved += 1;
+    part->sweep_at = sim.now + (sim_below(SWEEP_MS) * MS);
+    n_moved       += 1;
+}
+
+/* What shards that have moved have left is dropped by and by. */
+void sweep(proc_t *p)
+{
+    part_t *part = &parts[index_of(p)];
+
+    if ((part->sweep_at != 0) && (sim.now >= part->sweep_at) && !part->moving) {
+        part->sweep_at = 0;
+        (void)kvcl_dir_table_remove_if(&part->table, is_foreign, &part->home);
+    }
 }
 
 void say(proc_t *p, kvcl_moves_step_t step)
@@ -218,10 +230,17 @@ static bool owns(const proc_t *p, const kvcl_key_t *key)
     return part->moving ? in_old && (in_new || !part->switched) : in_new;
 }
 
+/* Both use one map alone, and the same. */
+static bool same_map(const part_t *a, const part_t *b)
+{
+    return !a->moving && !b->moving && (a->moves.id == b->moves.id);
+}
+
 void check_owners(void)
 {
     proc_t   *ready[PROCS], *owner;
     unsigned n = 0, i, k;
+    bool     alike = true;
 
     for (i = 0; i < sim.n_procs; ++i) {
         proc_t *p = &sim.procs[i];
@@ -229,7 +248,10 @@ void check_owners(void)
             ready[n++] = p;
         }
     }
-    for (k = 0; (n > 1) && (k < KEYS); ++k) {
+    for (i = 1; (i < n) && alike; ++i) {
+        alike = same_map(&parts[index_of(ready[0])], &parts[index_of(ready[i])]);
+    }
+    for (k = 0; !alike && (k < KEYS); ++k) { /* one map has one owner of a key */
         owner = NULL;
         for (i = 0; i < n; ++i) {
             if (!owns(ready[i], &keys[k])) {
@@ -290,7 +312,7 @@ unsigned look_up(const proc_t *p, unsigned key, kvcl_dir_loc_t *locs)
     unsigned     n     = kvcl_dir_table_find(&part->table, &keys[key], locs), kept = 0, i;
 
     for (i = 0; i < n; ++i) {
-        if (part->incs[locs[i].rank] == locs[i].incarnation) {
+        if ((broken == BREAK_ANY_INCARNATION) || (part->incs[locs[i].rank] == locs[i].incarnation)) {
             locs[kept++] = locs[i];
         }
     }
