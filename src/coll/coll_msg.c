@@ -12,7 +12,7 @@
 
 #include <stdlib.h>
 
-enum { GATHER_BYTES = 8192 };
+enum { GATHER_BYTES = 8192, NEAR_MIN = 128 << 10 };
 
 /* ---- out ---- */
 
@@ -52,9 +52,7 @@ kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k
         return KVCL_OK;
     }
     out.k = k;
-    if (to->unmapped) {
-        out.msg.flags |= KVCL_COLL_UNMAPPED;
-    }
+    out.msg.flags |= (to->unmapped ? KVCL_COLL_UNMAPPED : 0) | (to->unread ? KVCL_COLL_UNREAD : 0);
     return kvcl_peer_post(to->peer, &out.msg, sizeof(out), NULL, 0);
 }
 
@@ -115,6 +113,17 @@ static bool stage_bytes(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exe
     return true;
 }
 
+/* The receiver reads them out of this rank's memory: one copy, and none here. */
+static bool describe_bytes(kvcl_coll_op_t *op, const kvcl_coll_peer_t *to, const kvcl_exec_action_t *action,
+                           kvcl_near_wire_t *at)
+{
+    const bool can = op->near && (action->len >= NEAR_MIN) && !op->cc->stage.peers[to->rank].unread &&
+                     kvcl_near_describe(to->peer, (const char *)op->in + action->off, at);
+
+    op->req.ctx->stats.bytes_out += can ? action->len : 0;
+    return can;
+}
+
 static kvcl_status_t post_staged(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kvcl_msg_coll_t *out)
 {
     const bool first = !to->notified;
@@ -126,9 +135,10 @@ static kvcl_status_t post_staged(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kvcl_
 
 kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action)
 {
-    kvcl_context_h  ctx = op->req.ctx;
-    kvcl_msg_coll_t out = header(op->cc, op->seq, KVCL_COLL_ANNOUNCE);
-    kvcl_status_t   status;
+    kvcl_context_h   ctx = op->req.ctx;
+    kvcl_msg_coll_t  out = header(op->cc, op->seq, KVCL_COLL_ANNOUNCE);
+    kvcl_near_wire_t at;
+    kvcl_status_t    status;
 
     out.k           = action->k;
     out.signature   = action->signature;
@@ -149,6 +159,10 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
         return status;
     }
     out.msg.op = op->offer.id;
+    if (describe_bytes(op, to, action, &at)) {
+        out.msg.flags |= KVCL_COLL_NEAR;
+        return kvcl_peer_post(to->peer, &out.msg, sizeof(out), &at, sizeof(at));
+    }
     if (op->staged && stage_bytes(op, to, action, &out)) {
         return post_staged(op, to, &out);
     }
@@ -229,6 +243,7 @@ static kvcl_status_t keep_chunk(kvcl_coll_peer_t *from, const kvcl_msg_coll_t *i
     }
     chunk->k      = in->k;
     chunk->staged = (in->msg.flags & KVCL_COLL_STAGED) != 0;
+    chunk->near   = (in->msg.flags & KVCL_COLL_NEAR) != 0;
     chunk->slot   = in->cache;
     chunk->count  = in->revoked;
     chunk->len    = len;
@@ -256,6 +271,10 @@ static kvcl_status_t take_payload(kvcl_coll_peer_t *from, const kvcl_msg_coll_t 
     if (in->msg.op != 0) {
         from->offer   = in->msg.op;
         from->revoked = in->revoked;
+    }
+    if (in->msg.flags & KVCL_COLL_NEAR) {
+        return ((from->op->cache != NULL) || (in->msg.op == 0) || (len != sizeof(kvcl_near_wire_t)))
+                   ? KVCL_ERR_PROTOCOL : keep_chunk(from, in, data, len);
     }
     if (in->msg.flags & KVCL_COLL_STAGED) {
         return take_staged(from, in, data, len);
@@ -315,9 +334,8 @@ static void on_ack(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t 
     if (op->staged) {
         i = kvcl_plan_find_peer(plan, in->rank);
         kvcl_coll_stage_acked(op, plan->index[plan->peers[i].first_send + in->k]);
-        if (in->msg.flags & KVCL_COLL_UNMAPPED) {
-            op->cc->stage.peers[in->rank].refused = true;
-        }
+        op->cc->stage.peers[in->rank].refused |= (in->msg.flags & KVCL_COLL_UNMAPPED) != 0;
+        op->cc->stage.peers[in->rank].unread  |= (in->msg.flags & KVCL_COLL_UNREAD) != 0;
     }
 }
 

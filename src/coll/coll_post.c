@@ -186,6 +186,23 @@ static bool has_no_acks(const kvcl_coll_call_t *call, const kvcl_plan_t *plan)
     return can;
 }
 
+/* Are long pieces read by their receivers, out of this rank's memory? Each peer can, as far as is known, and only
+ * copies them: what is reduced comes through the stage, which is in the caches. */
+static bool reads_near(const kvcl_coll_call_t *call, const kvcl_coll_comm_t *cc, const kvcl_plan_t *plan)
+{
+    kvcl_near_wire_t at;
+    bool             can = (call->reduce == NULL) && (call->cache == NULL);
+    uint32_t         i;
+
+    kvcl_lock(call->comm->ctx);
+    for (i = 0; can && (i < plan->npeers); ++i) {
+        can = (call->comm->peers[plan->peers[i].rank] != NULL) && !cc->stage.peers[plan->peers[i].rank].unread &&
+              kvcl_near_describe(call->comm->peers[plan->peers[i].rank], NULL, &at);
+    }
+    kvcl_unlock(call->comm->ctx);
+    return can;
+}
+
 /* One allocation: the operation, its peers, the executor's memory, the slots of the steps. */
 static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan,
                           kvcl_coll_op_t **op_p)
@@ -193,7 +210,8 @@ static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kv
     const size_t             peers = plan->plan.npeers * sizeof(kvcl_coll_peer_t);
     const size_t             exec  = kvcl_exec_bytes(&plan->plan);
     const bool               staged = (plan->shape.path == KVCL_COLL_PATH_STAGE) && (cc->stage.peers != NULL);
-    const kvcl_exec_limits_t limits = {.announces = staged ? cc->stage.window : 0};
+    const bool               near   = staged && reads_near(call, cc, &plan->plan);
+    const kvcl_exec_limits_t limits = {.announces = (staged && !near) ? cc->stage.window : 0};
     kvcl_coll_op_t           *op = calloc(1, sizeof(*op) + peers + exec + (staged ? plan->plan.count : 0));
     kvcl_status_t            status;
     uint32_t       i;
@@ -224,6 +242,7 @@ static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kv
     kvcl_exec_init(&op->exec, &plan->plan, (char *)(op + 1) + peers, &limits);
     if (staged) {
         op->staged  = true;
+        op->near    = near;
         op->slot_of = (uint8_t *)(op + 1) + peers + exec;
         memset(op->slot_of, KVCL_COLL_STAGE_NO_SLOT, plan->plan.count);
     }

@@ -1,5 +1,6 @@
 /*
- * The bytes of collectives (coll_run.h): pulls from a peer, eager bytes of its announcements, and slots of its stage.
+ * The bytes of collectives (coll_run.h): pulls from a peer, eager bytes of its announcements, slots of its stage, and
+ * reads of its memory.
  *
  * A copy from a peer's mapped memory is valid only if the peer revoked nothing meanwhile (pull.h, guarded): a peer that
  * aborted may have reused its buffer, and its ABORT may be queued behind other messages. If it revoked, its offer is
@@ -14,8 +15,10 @@
 #include "coll/coll_run.h"
 #include "weave/pieces.h"
 #include "kv/flat.h"
+#include "xfer/xfer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { DRAIN_MAX = 64 };
 
@@ -60,6 +63,18 @@ static void pulled(kvcl_coll_op_t *op, uint32_t step, kvcl_status_t status)
     }
 }
 
+/* Copied past the peer: reported by kvcl_coll_poll(). */
+static void land(kvcl_coll_pull_t *pull)
+{
+    kvcl_coll_op_t *op = pull->op;
+
+    pull->state = KVCL_COLL_PULL_LANDED;
+    if (kvcl_list_is_empty(&op->landed_link)) {
+        kvcl_list_add_tail(&kvcl_coll_room(op->req.ctx)->landed, &op->landed_link);
+    }
+    kvcl_engine_kick(op->req.ctx);
+}
+
 static void pull_done(kvcl_pull_t *child, kvcl_status_t status)
 {
     kvcl_coll_pull_t *pull  = child->arg;
@@ -68,11 +83,7 @@ static void pull_done(kvcl_pull_t *child, kvcl_status_t status)
 
     pull->pull = NULL;
     if ((status == KVCL_OK) && mapped && !op->failing) {
-        pull->state = KVCL_COLL_PULL_LANDED;
-        if (kvcl_list_is_empty(&op->landed_link)) {
-            kvcl_list_add_tail(&kvcl_coll_room(op->req.ctx)->landed, &op->landed_link);
-        }
-        kvcl_engine_kick(op->req.ctx);
+        land(pull);
         return;
     }
     pull->state = KVCL_COLL_PULL_FREE;
@@ -130,15 +141,23 @@ static kvcl_status_t fill_pull(const kvcl_coll_peer_t *from, kvcl_coll_pull_t *p
     return status;
 }
 
+/* The executor has at most as many pulls in flight as there are entries. */
+static kvcl_coll_pull_t *free_pull(kvcl_coll_op_t *op)
+{
+    kvcl_coll_pull_t *pull = op->pulls;
+
+    while (pull->state != KVCL_COLL_PULL_FREE) {
+        ++pull;
+    }
+    return pull;
+}
+
 static kvcl_status_t start_pull(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from, const kvcl_exec_action_t *action)
 {
-    kvcl_coll_pull_t *pull  = op->pulls;
+    kvcl_coll_pull_t *pull  = free_pull(op);
     kvcl_pull_t      *child = kvcl_pull_new();
     kvcl_status_t    status;
 
-    while (pull->state != KVCL_COLL_PULL_FREE) {
-        ++pull; /* the executor has at most as many pulls in flight as there are entries */
-    }
     if (child == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a transfer");
     }
@@ -178,11 +197,8 @@ static kvcl_status_t take_eager(kvcl_coll_op_t *op, const kvcl_coll_peer_t *from
  * end of the peer or the deadline, fails this operation. */
 static kvcl_status_t await_abort(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
 {
-    kvcl_coll_pull_t *pull = op->pulls;
+    kvcl_coll_pull_t *pull = free_pull(op);
 
-    while (pull->state != KVCL_COLL_PULL_FREE) {
-        ++pull; /* as in start_pull */
-    }
     pull->state = KVCL_COLL_PULL_LANDED;
     pull->step  = action->step;
     return KVCL_INPROGRESS;
@@ -203,6 +219,51 @@ static kvcl_status_t take_slot(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const
     return kvcl_coll_stage_is_valid(op->cc, from->rank, chunk->count) ? KVCL_OK : await_abort(op, action);
 }
 
+/* Where the peer has revoked bytes meanwhile, or the kernel has refused, its offer is pulled. */
+static void near_done(kvcl_near_read_t *near, kvcl_status_t status)
+{
+    kvcl_coll_pull_t *pull = kvcl_container_of(near, kvcl_coll_pull_t, near);
+    kvcl_coll_op_t   *op   = pull->op;
+    kvcl_coll_peer_t *from = kvcl_coll_peer_at(op, pull->action.peer);
+
+    if ((status == KVCL_OK) && (pull->stopped == KVCL_OK)) {
+        op->req.ctx->stats.bytes_in     += pull->action.len;
+        op->req.ctx->stats.bytes_native += pull->action.len;
+        land(pull);
+        return;
+    }
+    pull->state  = KVCL_COLL_PULL_FREE;
+    from->unread = from->unread || (status != KVCL_ERR_STALE);
+    status       = (pull->stopped != KVCL_OK) ? pull->stopped : start_pull(op, from, &pull->action);
+    if (status != KVCL_OK) {
+        pulled(op, pull->step, status);
+        op->advance(op);
+    }
+}
+
+/* KVCL_ERR_UNREACHABLE: not this way. */
+static kvcl_status_t start_near(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_action_t *action,
+                                const kvcl_coll_chunk_t *chunk)
+{
+    kvcl_coll_pull_t *pull = free_pull(op);
+    kvcl_near_wire_t at;
+
+    memcpy(&at, chunk->bytes, sizeof(at));
+    pull->near.done = near_done;
+    from->unread    = from->unread || (action->with != KVCL_PLAN_COPY) ||
+                      !kvcl_rma_table_native(&kvcl_xfer_state(op->req.ctx)->rma_table, "cma", action->len, 1) ||
+                      (kvcl_near_start(&pull->near, from->peer, &at, 0, (char *)op->buf + action->off,
+                                       (size_t)action->len) != KVCL_OK);
+    if (from->unread) {
+        return KVCL_ERR_UNREACHABLE;
+    }
+    pull->state   = KVCL_COLL_PULL_ACTIVE;
+    pull->step    = action->step;
+    pull->action  = *action;
+    pull->stopped = KVCL_OK;
+    return KVCL_INPROGRESS;
+}
+
 static kvcl_coll_chunk_t *find_chunk(kvcl_coll_peer_t *from, uint32_t k)
 {
     kvcl_coll_chunk_t *chunk;
@@ -221,8 +282,10 @@ void kvcl_coll_pull(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const kvcl_exec_
     kvcl_status_t     status = KVCL_ERR_UNREACHABLE;
 
     if (chunk != NULL) {
-        status = chunk->staged ? take_slot(op, from, action, chunk) : take_eager(op, from, action, chunk);
-        op->req.ctx->stats.bytes_in += chunk->len;
+        status = chunk->near     ? start_near(op, from, action, chunk)
+                 : chunk->staged ? take_slot(op, from, action, chunk)
+                                 : take_eager(op, from, action, chunk);
+        op->req.ctx->stats.bytes_in += chunk->near ? 0 : chunk->len;
         kvcl_list_del(&chunk->link);
         free(chunk);
     }
@@ -244,7 +307,9 @@ void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status)
     for (i = 0; i < KVCL_EXEC_PULLS; ++i) {
         kvcl_coll_pull_t *pull = &op->pulls[i];
 
-        if (pull->state == KVCL_COLL_PULL_ACTIVE) {
+        if ((pull->state == KVCL_COLL_PULL_ACTIVE) && pull->near.busy) {
+            pull->stopped = status; /* near_done is called later */
+        } else if (pull->state == KVCL_COLL_PULL_ACTIVE) {
             kvcl_pull_stop(pull->pull, status); /* on_done is called now or later */
         } else if (pull->state == KVCL_COLL_PULL_LANDED) {
             pull->state = KVCL_COLL_PULL_FREE;

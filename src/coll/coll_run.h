@@ -21,6 +21,7 @@
 #include "coll/coll_post.h"
 #include "coll/coll_stage.h"
 #include "coll/coll_wire.h"
+#include "near/near.h"
 #include "req/req.h"
 #include "xfer/offer.h"
 #include "xfer/pull.h"
@@ -58,6 +59,7 @@ typedef struct kvcl_coll_chunk {
     kvcl_list_t   link;
     uint32_t      k;
     bool          staged;
+    bool          near;   /* bytes are a kvcl_near_wire_t */
     uint32_t      slot;
     uint64_t      count;  /* of the peer's failures: with another one the slot is no longer valid */
     size_t        len;
@@ -76,6 +78,7 @@ typedef struct kvcl_coll_peer {
     uint64_t           revoked;   /* its revocation count, from its last announcement */
     uint32_t           no_acks;   /* by k: its announcement awaits no ACK */
     bool               unmapped;  /* its stage is not mapped here */
+    bool               unread;    /* its memory cannot be read here */
     bool               described; /* its cache and selection are known: */
     uint32_t           cache;
     kvcl_sel_t         sel;       /* owned */
@@ -88,7 +91,9 @@ typedef struct kvcl_coll_pull {
     kvcl_coll_op_t         *op;
     kvcl_coll_pull_state_t state;
     uint32_t               step;
-    kvcl_pull_t            *pull; /* ACTIVE */
+    kvcl_pull_t            *pull; /* ACTIVE, or near is busy */
+    kvcl_near_read_t       near;
+    kvcl_status_t          stopped; /* an error: of the near that is busy */
     kvcl_exec_action_t     action;
     void                   *operand; /* owned, kept from one pull to the next: the bytes to reduce with */
     uint64_t               operand_bytes;
@@ -114,6 +119,7 @@ struct kvcl_coll_op {
     uint64_t                in_total;    /* bytes of in */
     bool                    no_acks;     /* of its eager bytes */
     bool                    staged;      /* it may use the stage, and waits until no other one does */
+    bool                    near;        /* long pieces are read out of this rank's memory */
     uint8_t                 *slot_of;    /* by step of the plan, KVCL_COLL_STAGE_NO_SLOT: none */
     void                    *work;       /* owned: buf, where it is not the caller's; its end goes to result */
     void                    *result;

@@ -38,6 +38,7 @@ typedef struct kvcl_coll_stage_peer {
     uint8_t             packed[KVCL_SEGMENT_WIRE_BYTES];
     bool                known;   /* packed is set, and mapping it was tried */
     bool                refused; /* it does not map this rank's segment */
+    bool                unread;  /* it does not read this rank's memory */
 } kvcl_coll_stage_peer_t;
 
 typedef struct kvcl_coll_stage_slot {

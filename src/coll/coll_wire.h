@@ -7,9 +7,10 @@
  *           `cache` of the sender's stage (coll_stage.h), whose packed segment is the payload of the first such
  *           announcement in this collective to this receiver. op is the offer under which they may be pulled by
  *           message; 0 with EAGER and for announcements without bytes.
+ *           NEAR: they are in the sender's memory, as the payload says (near/near.h).
  *           NO_ACK, with EAGER: the sender's step is done, and no ACK is sent.
  * ACK       the k-th announcement of the receiver has been pulled. UNMAPPED: not from the stage, which the sender of
- *           the ACK cannot map.
+ *           the ACK cannot map. UNREAD: it cannot read the memory of NEAR.
  * ABORT     status: the sender no longer reads the receiver's buffer and announces nothing more in this collective.
  *
  * token, n_blocks and block_bytes describe the sender's buffer, so that ranks whose selections differ detect that;
@@ -25,7 +26,7 @@ enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
 
 /* msg.flags; ANSWER: an ABORT, no reply */
 enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4, KVCL_COLL_STAGED = 8, KVCL_COLL_UNMAPPED = 16,
-       KVCL_COLL_NO_ACK = 32 };
+       KVCL_COLL_NO_ACK = 32, KVCL_COLL_NEAR = 64, KVCL_COLL_UNREAD = 128 };
 
 typedef struct kvcl_msg_coll {
     kvcl_msg_t   msg;

@@ -119,6 +119,7 @@ void cf_sleep_us(cf_t *cf, unsigned us);
 void        cf_give(cf_t *cf, const void *buf, size_t len);
 const void *cf_blob(cf_t *cf, int rank, size_t *len_p);
 pid_t       cf_pid(cf_t *cf, int rank); /* 0: on another machine */
+bool        cf_may_read(cf_t *cf, int rank); /* does the kernel let this process read that one's memory? */
 /* The same number on all ranks, and another one in each case. */
 uint64_t cf_same(cf_t *cf);
 /* The next word shared by all ranks, for cases that count together. */

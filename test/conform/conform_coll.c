@@ -2,10 +2,11 @@
  * Data that a broadcast reports complete to a receiver is complete, though the root was stopped while the receiver
  * copied out of its memory, and overwrites that memory as soon as it may. Where ranks share memory the receiver is
  * stopped amid its copy; over every path the root stops at random moments. The same holds of plain bytes, whose staging
- * memory the root's next broadcast overwrites.
+ * memory, or buffer, the root's next broadcast overwrites.
  */
 #include "conform.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,13 +170,13 @@ static kvcl_req_h bcast_bytes(cf_t *cf, char *buf, size_t len)
     return req;
 }
 
-enum { STAGED = 512 << 10 }; /* all of it is announced at once */
+enum { STAGED = 48 << 10, NEAR = 512 << 10 }; /* all of it is announced at once, in the stage or in place */
 
 /* The root announces its pieces and cancels. Its next broadcast has overwritten them when the receiver, which the
  * ABORT has not reached, begins the first one. */
-static void stage_is_used_again(cf_t *cf)
+static void used_again(cf_t *cf, size_t len)
 {
-    char          *buf = malloc(STAGED);
+    char          *buf = malloc(len);
     kvcl_status_t status;
     kvcl_req_h    req;
     unsigned      i;
@@ -183,30 +184,76 @@ static void stage_is_used_again(cf_t *cf)
     for (i = 0; i <= OVER; ++i) {
         atomic_store(cf_word(cf, i), 0);
     }
-    memset(buf, (cf->rank == 0) ? 0x40 : 0, STAGED);
-    CF_OK(cf, cf_end(cf, bcast_bytes(cf, buf, STAGED))); /* makes sessions, maps memory */
-    CF_CHECK(cf, all_are(buf, 0x40, STAGED));
+    memset(buf, (cf->rank == 0) ? 0x40 : 0, len);
+    CF_OK(cf, cf_end(cf, bcast_bytes(cf, buf, len))); /* makes sessions, maps memory */
+    CF_CHECK(cf, all_are(buf, 0x40, len));
     cf_fence(cf);
-    memset(buf, (cf->rank == 0) ? 0x41 : 0, STAGED);
+    memset(buf, (cf->rank == 0) ? 0x41 : 0, len);
     if (cf->rank == 0) {
-        req = bcast_bytes(cf, buf, STAGED);
+        req = bcast_bytes(cf, buf, len);
         send_crowd(cf);
         kvcl_req_cancel(req);
         CF_IS(cf, cf_end(cf, req), KVCL_ERR_CANCELED);
-        memset(buf, 0x42, STAGED);
-        req = bcast_bytes(cf, buf, STAGED);
+        memset(buf, 0x42, len);
+        req = bcast_bytes(cf, buf, len);
         say(cf, REUSED);
         CF_OK(cf, cf_end(cf, req));
     } else {
         until_said(cf, REUSED);
-        status = cf_end(cf, bcast_bytes(cf, buf, STAGED));
+        status = cf_end(cf, bcast_bytes(cf, buf, len));
         CF_CHECK(cf, status < 0);
-        CF_OK(cf, cf_end(cf, bcast_bytes(cf, buf, STAGED)));
-        CF_CHECK(cf, all_are(buf, 0x42, STAGED));
+        CF_OK(cf, cf_end(cf, bcast_bytes(cf, buf, len)));
+        CF_CHECK(cf, all_are(buf, 0x42, len));
         take_crowd(cf);
     }
     cf_fence(cf);
     free(buf);
+}
+
+static void stage_is_used_again(cf_t *cf)
+{
+    used_again(cf, STAGED);
+}
+
+static void buffer_is_used_again(cf_t *cf)
+{
+    used_again(cf, NEAR);
+}
+
+/* Long pieces are read out of the giver's memory, which is stopped meanwhile: more of them than its stage has slots. */
+static void giver_is_stopped(cf_t *cf)
+{
+    enum { PIECES = 3 << 20 };
+    kvcl_context_stats_t before = KVCL_CONTEXT_STATS_INIT, after = KVCL_CONTEXT_STATS_INIT;
+    char                 *in = malloc(PIECES), *out = calloc(2, PIECES);
+    const bool           can = (cf->rank != 0) || cf_may_read(cf, 1);
+    kvcl_req_h           req;
+
+    memset(in, 0x61 + cf->rank, PIECES);
+    CF_OK(cf, kvcl_gather(cf->world, 0, in, PIECES, out, NULL, &req)); /* makes sessions */
+    CF_OK(cf, cf_end(cf, req));
+    cf_fence(cf);
+    if (cf->rank == 1) {
+        memset(in, 0x71, PIECES);
+        CF_OK(cf, kvcl_gather(cf->world, 0, in, PIECES, out, NULL, &req));
+    }
+    cf_fence(cf);
+    if (cf->rank == 0) {
+        CF_OK(cf, kvcl_context_stats(cf->ctx, &before));
+        cf_kill(cf, 1, can ? SIGSTOP : SIGCONT);
+        CF_OK(cf, kvcl_gather(cf->world, 0, in, PIECES, out, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+        cf_kill(cf, 1, SIGCONT);
+        CF_OK(cf, kvcl_context_stats(cf->ctx, &after));
+        CF_CHECK(cf, all_are(out, 0x61, PIECES) && all_are(out + PIECES, 0x71, PIECES));
+        CF_CHECK(cf, after.bytes_native - before.bytes_native == (can ? PIECES : 0));
+        CF_CHECK(cf, after.bytes_in - before.bytes_in == PIECES);
+    } else {
+        CF_OK(cf, cf_end(cf, req));
+    }
+    cf_fence(cf);
+    free(in);
+    free(out);
 }
 
 /* ---------------------------------------------------------------- at any moment, over any path */
@@ -261,6 +308,8 @@ static const cf_case_t cases[] = {
     {"root_canceled", root_canceled, CF_MAPPED | CF_PROCS},
     {"root_timed_out", root_timed_out, CF_MAPPED | CF_PROCS},
     {"stage_is_used_again", stage_is_used_again, CF_MAPPED | CF_PROCS},
+    {"buffer_is_used_again", buffer_is_used_again, CF_MAPPED | CF_PROCS},
+    {"giver_is_stopped", giver_is_stopped, CF_MAPPED | CF_PROCS},
     {"root_stops_at_any_moment", root_stops_at_any_moment, CF_RACY},
     {"root_stops_plain_bytes_at_any_moment", root_stops_plain_bytes_at_any_moment, CF_RACY},
     {NULL, NULL, 0},

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 
 static kvcl_req_h send_to(cf_t *cf, int rank, uint64_t tag, const void *buf, size_t len)
 {
@@ -436,15 +435,6 @@ static void one_way(cf_t *cf, uint64_t tag)
     }
 }
 
-/* process_vm_readv needs ptrace access to the other process; its text is where this one's is. */
-static bool may_read(cf_t *cf)
-{
-    char         c;
-    struct iovec to = {&c, 1}, from = {(void *)(uintptr_t)&cf_main, 1};
-
-    return process_vm_readv(cf_pid(cf, 0), &to, 1, &from, 1, 0) == 1;
-}
-
 /* Plain bytes of a process on the same host are read out of its memory, whatever it does meanwhile: the sender is
  * stopped between its call and the recv. Where the kernel does not permit that, the sender serves them once it runs. */
 static void stopped_sender(cf_t *cf)
@@ -465,7 +455,7 @@ static void stopped_sender(cf_t *cf)
         CF_OK(cf, kvcl_context_stats(cf->ctx, &before));
         cf_kill(cf, 0, SIGSTOP);
         CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 901, buf, LEN, NULL, &req));
-        status = may_read(cf) ? cf_end(cf, req) : kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
+        status = cf_may_read(cf, 0) ? cf_end(cf, req) : kvcl_req_wait(req, 50 * KVCL_NS_PER_MS);
         cf_kill(cf, 0, SIGCONT);
         if (status == KVCL_ERR_WAIT_TIMEOUT) {
             printf("     this process may not read another one of its user: served\n");
@@ -473,7 +463,7 @@ static void stopped_sender(cf_t *cf)
         }
         CF_IS(cf, status, KVCL_OK);
         CF_OK(cf, kvcl_context_stats(cf->ctx, &after));
-        CF_CHECK(cf, after.bytes_native - before.bytes_native == (may_read(cf) ? LEN : 0));
+        CF_CHECK(cf, after.bytes_native - before.bytes_native == (cf_may_read(cf, 0) ? LEN : 0));
         CF_CHECK(cf, after.bytes_in - before.bytes_in == LEN);
         CF_CHECK(cf, all_are(buf, 'x', LEN));
     } else if (cf->rank == 0) {

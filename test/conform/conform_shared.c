@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { MEET_S = 120 };
@@ -200,6 +201,14 @@ static bool is_here(const cf_t *cf, int rank)
 pid_t cf_pid(cf_t *cf, int rank)
 {
     return is_here(cf, rank) ? cf->sh->pid[rank] : 0;
+}
+
+bool cf_may_read(cf_t *cf, int rank)
+{
+    char         c;
+    struct iovec to = {&c, 1}, from = {(void *)(uintptr_t)&cf_main, 1}; /* the same in all ranks */
+
+    return process_vm_readv(cf_pid(cf, rank), &to, 1, &from, 1, 0) == 1;
 }
 
 void cf_kill(cf_t *cf, int rank, int sig)

@@ -50,6 +50,7 @@ if [ -n "$most" ]; then
     check "3 ranks over $path" env KVCL_PATH=$path KVCL_NET=lo mpirun -n 3 "$tests/coll"
     check "data, 3 ranks over $path" env KVCL_PATH=$path KVCL_NET=lo mpirun -n 3 "$tests/coll_data"
   done
+  check "data, 3 ranks by the stage" env KVCL_NATIVE_TABLE=cma:0-inf:served mpirun -n 3 "$tests/coll_data"
   [ "$ring" = gate ] || check "7 ranks over tcp" env KVCL_PATH=tcp KVCL_NET=lo mpirun -n 7 "$tests/coll"
   for alg in flat binomial chain; do
     for path in auto tcp; do
