@@ -76,7 +76,8 @@ typedef struct kvcl_member_room {
     bool               fenced;   /* this rank was excluded, and its operations have ended */
     bool               excluded;
     bool               left;     /* it has asked to go */
-    kvcl_ask_t         ask;      /* of the thread, as the next three */
+    uint8_t            host[16]; /* this one; of the thread, as the next four */
+    kvcl_ask_t         ask;
     kvcl_life_page_t   page;
     kvcl_life_t        *life;    /* NULL: the kernel gives no early signs */
     uint64_t           paged_ns; /* when pages were asked for last */

@@ -74,11 +74,9 @@ static bool find_all(kvcl_member_room_t *room)
 static void watch(kvcl_member_room_t *room)
 {
     kvcl_address_t address;
-    uint8_t        host[16];
     uint32_t       slot;
     bool           anew;
 
-    kvcl_host_id(host);
     for (slot = 0; slot < room->n; ++slot) {
         kvcl_member_rank_t *rank = &room->ranks[slot];
 
@@ -93,7 +91,7 @@ static void watch(kvcl_member_room_t *room)
                 kvcl_life_forget(room->life, slot);
             }
         }
-        if (anew && (memcmp(address.host, host, sizeof(host)) == 0)) {
+        if (anew && (memcmp(address.host, room->host, sizeof(room->host)) == 0)) {
             rank->near      = kvcl_ended_watch(room->ended, slot, address.uuid);
             rank->page_asks = (rank->near && (room->life != NULL)) ? PAGE_ASKS : 0;
             memcpy(rank->uuid, address.uuid, sizeof(rank->uuid));
@@ -310,6 +308,7 @@ static void *run(void *arg)
     bool               over;
 
     room->since_ns    = kvcl_now_ns();
+    kvcl_host_id(room->host);
     room->ask.on_page = on_page;
     room->ask.arg     = room;
     if (!find_all(room)) {
