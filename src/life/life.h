@@ -63,4 +63,10 @@ uint32_t kvcl_life_take(kvcl_life_t *life);
  * caller makes sure that the number is still that process's afterwards. */
 bool kvcl_life_is_exiting(pid_t pid);
 
+/* ---- what is left ---- */
+
+/** Removes the queues of UCX that killed processes of this user have left in a folder: files that no process has open.
+ * Two calls at once may leave some to each other. @return how many were removed. */
+unsigned kvcl_life_clean(const char *path);
+
 #endif

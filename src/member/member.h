@@ -81,6 +81,8 @@ typedef struct kvcl_member_room {
     kvcl_life_page_t   page;
     kvcl_life_t        *life;    /* NULL: the kernel gives no early signs */
     uint64_t           paged_ns; /* when pages were asked for last */
+    uint64_t           clean_ns[2]; /* when to remove what killed processes have left; 0: never */
+    char               queue_dir[256]; /* where that is */
     uint64_t           asked_ns; /* when it last asked whether others live, since it hears nobody; 0: it does hear */
     unsigned           n_answers; /* to different questions, since then */
     uint64_t           wanted_ns; /* since when another view is wanted; 0: none is */
@@ -164,6 +166,11 @@ void kvcl_member_recover_again(kvcl_member_room_t *room);
 /* Another process has this slot: it has not failed. */
 void kvcl_member_recover_joined(kvcl_member_room_t *room, uint32_t slot);
 void kvcl_member_recover_free(kvcl_member_room_t *room, const struct kvcl_comm *comm);
+
+/* clean.c: no lock held. While the context is created: where. A process has ended. With each tick. */
+void kvcl_member_clean_where(kvcl_member_room_t *room);
+void kvcl_member_clean_later(kvcl_member_room_t *room, uint64_t now_ns);
+void kvcl_member_clean(kvcl_member_room_t *room, uint64_t now_ns);
 
 /* silent.c: lock held, with each tick. */
 void kvcl_member_heed_silence(kvcl_member_room_t *room, uint64_t now_ns);

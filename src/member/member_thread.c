@@ -298,6 +298,7 @@ static void rest(kvcl_member_room_t *room, uint64_t until_ns)
             kvcl_rankset_add(&room->gone, slot);
         }
         kvcl_unlock(room->ctx);
+        kvcl_member_clean_later(room, kvcl_now_ns());
     }
 }
 
@@ -309,6 +310,7 @@ static void *run(void *arg)
 
     room->since_ns    = kvcl_now_ns();
     kvcl_host_id(room->host);
+    kvcl_member_clean_later(room, room->since_ns);
     room->ask.on_page = on_page;
     room->ask.arg     = room;
     if (!find_all(room)) {
@@ -323,6 +325,7 @@ static void *run(void *arg)
         next_ns = over ? KVCL_DEADLINE_NONE : tick(room);
         kvcl_unlock(room->ctx);
         rest(room, next_ns);
+        kvcl_member_clean(room, kvcl_now_ns());
     }
     close_page(room);
     return NULL;
@@ -332,6 +335,7 @@ kvcl_status_t kvcl_member_thread_start(kvcl_member_room_t *room)
 {
     int err;
 
+    kvcl_member_clean_where(room);
     room->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (room->wake_fd < 0) {
         return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make the descriptor of the thread for views");

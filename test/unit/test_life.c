@@ -299,6 +299,80 @@ START_TEST(a_page_cannot_be_written_by_others)
 }
 END_TEST
 
+static bool exists(const char *folder, const char *name)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static int make_file(const char *folder, const char *name)
+{
+    char path[128];
+    int  fd;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(ftruncate(fd, sysconf(_SC_PAGESIZE)), 0);
+    return fd;
+}
+
+/* A process holds one file open, and has only mapped another one. */
+static pid_t hold_files(const char *folder)
+{
+    int   told[2];
+    pid_t pid;
+    char  byte;
+
+    ck_assert_int_eq(pipe(told), 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        int mapped = make_file(folder, "ucx_shm_posix_2");
+
+        (void)make_file(folder, "ucx_shm_posix_1");
+        if (mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, mapped, 0) == MAP_FAILED) {
+            _exit(1);
+        }
+        close(mapped);
+        (void)!write(told[1], "x", 1);
+        for (;;) {
+            pause();
+        }
+    }
+    ck_assert_int_eq(read(told[0], &byte, 1), 1);
+    close(told[0]);
+    close(told[1]);
+    return pid;
+}
+
+START_TEST(what_a_killed_process_leaves)
+{
+    char  folder[] = "/dev/shm/test-life-XXXXXX", path[128];
+    pid_t pid;
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    pid = hold_files(folder);
+    close(make_file(folder, "another"));
+    snprintf(path, sizeof(path), "%s/ucx_shm_posix_link", folder);
+    ck_assert_int_eq(symlink("another", path), 0);
+    ck_assert_uint_eq(kvcl_life_clean(folder), 0);
+    ck_assert(exists(folder, "ucx_shm_posix_1") && exists(folder, "ucx_shm_posix_2"));
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_uint_eq(kvcl_life_clean(folder), 2);
+    ck_assert(!exists(folder, "ucx_shm_posix_1") && !exists(folder, "ucx_shm_posix_2"));
+    ck_assert(exists(folder, "another") && exists(folder, "ucx_shm_posix_link"));
+    ck_assert_uint_eq(kvcl_life_clean("/nonexistent"), 0);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/another", folder);
+    unlink(path);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
 START_TEST(who_is_exiting)
 {
     page_t page = start_process();
@@ -340,6 +414,7 @@ int main(void)
     tcase_add_test(tcase, a_huge_page_is_none);
     tcase_add_test(tcase, a_word_that_changes_again_and_again);
     tcase_add_test(tcase, a_page_cannot_be_written_by_others);
+    tcase_add_test(tcase, what_a_killed_process_leaves);
     tcase_add_test(tcase, who_is_exiting);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
