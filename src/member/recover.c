@@ -137,7 +137,7 @@ static void forget(kvcl_recover_t *recover)
     free(recover);
 }
 
-/* Its communicator is freed. Others may ask it for what it has given or decided, if it has; a call that waits is told. */
+/* Its communicator is freed. Others may ask it for what it has given or decided, if it has; a call that waits ends. */
 static void make_past(kvcl_member_room_t *room, kvcl_recover_t *recover)
 {
     recover->past_id = recover->comm->id;

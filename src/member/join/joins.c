@@ -40,6 +40,40 @@ static void post(kvcl_member_room_t *room, kvcl_peer_t *peer, kvcl_msg_join_t *o
     }
 }
 
+/* ---- the process of a slot ---- */
+
+static void nothing(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
+{
+    (void)waiter;
+    (void)status; /* the peer's state is looked at with each tick */
+}
+
+void kvcl_member_know(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer)
+{
+    kvcl_member_rank_t *rank = &room->ranks[slot];
+
+    kvcl_assert_locked(room->ctx);
+    if (rank->peer != NULL) {
+        kvcl_peer_unwait(&rank->waiter);
+    }
+    rank->incarnation = kvcl_member_incarnation(peer->uuid);
+    rank->waiter.fn   = nothing;
+    rank->peer        = peer;
+    rank->messages    = peer->messages;
+    rank->view        = 0;
+    rank->ended       = rank->suspected = rank->met = rank->near = rank->killed = false;
+    kvcl_list_init(&rank->waiter.link);
+    if (kvcl_peer_ready(peer, &rank->waiter) < 0) {
+        kvcl_log_warn("rank %u cannot be met: %s", (unsigned)slot, kvcl_last_error());
+    }
+}
+
+static void know_and_come(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer)
+{
+    kvcl_member_know(room, slot, peer);
+    kvcl_rank_slot_come(room->ctx, (int)slot, peer);
+}
+
 /* ---- ASK ---- */
 
 static bool is_living(const kvcl_member_room_t *room, uint32_t slot)
@@ -97,6 +131,9 @@ static void on_ask(kvcl_member_room_t *room, kvcl_peer_t *peer, const kvcl_msg_j
     if (room->views.state != KVCL_VIEWS_MEMBER) {
         return; /* it asks again, or others */
     }
+    if (member && (room->ranks[slot].incarnation != incarnation)) {
+        know_and_come(room, slot, peer); /* it had not asked for so long that nobody knew it when the view came */
+    }
     out.status = member ? KVCL_OK : admit(room, slot, peer, incarnation, now_ns);
     out.view   = room->views.view.number;
     out.flags  = (room->ctx->config.join_waits && !member) ? KVCL_JOIN_WAITS : 0u;
@@ -142,32 +179,6 @@ static void on_who(kvcl_member_room_t *room, kvcl_peer_t *peer, const kvcl_msg_j
     }
 }
 
-static void nothing(kvcl_peer_waiter_t *waiter, kvcl_status_t status)
-{
-    (void)waiter;
-    (void)status; /* the peer's state is looked at with each tick */
-}
-
-void kvcl_member_know(kvcl_member_room_t *room, uint32_t slot, kvcl_peer_t *peer)
-{
-    kvcl_member_rank_t *rank = &room->ranks[slot];
-
-    kvcl_assert_locked(room->ctx);
-    if (rank->peer != NULL) {
-        kvcl_peer_unwait(&rank->waiter);
-    }
-    rank->incarnation = kvcl_member_incarnation(peer->uuid);
-    rank->waiter.fn   = nothing;
-    rank->peer        = peer;
-    rank->messages    = peer->messages;
-    rank->view        = 0;
-    rank->ended       = rank->suspected = rank->met = rank->near = rank->killed = false;
-    kvcl_list_init(&rank->waiter.link);
-    if (kvcl_peer_ready(peer, &rank->waiter) < 0) {
-        kvcl_log_warn("rank %u cannot be met: %s", (unsigned)slot, kvcl_last_error());
-    }
-}
-
 /* Does this rank lack the process that the slot has, in its view, or by what it was told? */
 static bool is_wanted(const kvcl_member_room_t *room, uint32_t slot)
 {
@@ -196,8 +207,7 @@ static void on_is(kvcl_member_room_t *room, const kvcl_msg_join_t *in, const voi
         (kvcl_member_incarnation(peer->uuid) != room->views.view.incarnation[in->slot])) {
         return; /* of another view */
     }
-    kvcl_member_know(room, in->slot, peer);
-    kvcl_rank_slot_come(room->ctx, (int)in->slot, peer);
+    know_and_come(room, in->slot, peer);
 }
 
 void kvcl_joins_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
@@ -267,9 +277,8 @@ static void take_slot(kvcl_member_room_t *room, uint32_t slot)
     kvcl_member_recover_joined(room, slot);
     kvcl_rankset_del(&room->gone, slot);
     if ((rank->next != NULL) && (rank->next_incarnation == incarnation)) {
-        kvcl_member_know(room, slot, rank->next);
+        know_and_come(room, slot, rank->next);
         rank->next = NULL;
-        kvcl_rank_slot_come(room->ctx, (int)slot, rank->peer);
     } else {
         send_who(room, slot);
     }
