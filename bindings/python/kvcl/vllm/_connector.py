@@ -108,6 +108,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._hybrid = bool(self._engine.windows)
         self._by_layer = self._options["by_layer"] == "yes" and not self._hybrid
         self._may_wait = self._waits_are_safe(vllm_config, role) and not self._hybrid
+        self._overlap = bool(vllm_config.scheduler_config.async_scheduling)  # of steps
         self._layer_of = {name: index for index, name in enumerate(self._engine.layers)}
         secret = _fields.tenant_secret(self._options["tenant_secret_file"])
         self._text = _fields.text(self._engine.fields, self._options["tenant"])
@@ -238,7 +239,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._lookups.step()
         work = self._plan.step(self._steps(scheduler_output), self._blocks_of(scheduler_output),
                                scheduler_output.preempted_req_ids or ())
-        work.early = not getattr(scheduler_output, "new_block_ids_to_zero", None)
+        work.early = not self._overlap and not getattr(scheduler_output, "new_block_ids_to_zero", None)
         return Metadata(work)
 
     @_guarded(list)  # the loads of the step go out all the same

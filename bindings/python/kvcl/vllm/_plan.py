@@ -65,7 +65,7 @@ class Work:
     unread: List[Source] = dataclasses.field(default_factory=list)  # handovers that this engine will not read
     resets: List[bytes] = dataclasses.field(default_factory=list)   # of the cache, before all else (Plan.reset)
     lost: int = 0  # failed loads of the workers that the scheduler knows of (Transfers.lost_loads)
-    early: bool = False  # loads that the step waits for may begin before it is prepared: no block is zeroed meanwhile
+    early: bool = False  # loads that the step waits for may begin before it is prepared: nothing writes their blocks
 
 
 @dataclasses.dataclass

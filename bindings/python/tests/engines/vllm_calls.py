@@ -261,6 +261,7 @@ def choice_calls(store):
         tokens, failed, _ = fake.run(request("a", 100), list(range(30, 37)))
         check(f"sync: steps that overlap wait only if a failed load ends its request ({errors})",
               fake.waited == [waits] and tokens == 96 and not failed, (fake.waited, tokens, failed))
+        check("and their loads begin when the step before has ended", not any(fake.begun[-1:]), fake.begun)
         fake.worker.shutdown()
         fake.scheduler.shutdown()
 
