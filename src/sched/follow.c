@@ -69,9 +69,8 @@ void kvcl_follow_remove(kvcl_follow_t *follow, uint64_t id)
 
 void kvcl_follow_gone(kvcl_follow_t *follow, uint32_t inst)
 {
-    uint32_t i = 0;
-
     kvcl_followed_t *r;
+    uint32_t        i = 0;
 
     while (i < follow->n) {
         r = &follow->at[i];

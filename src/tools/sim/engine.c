@@ -44,6 +44,22 @@ static void leave_queue(sim_t *sim, uint32_t id, uint32_t request)
     }
 }
 
+/* A request leaves the queue without a prefill: its blocks are expected no more, but for those that others there have,
+ * too. */
+static void expect_no_more(sim_t *sim, uint32_t id, uint32_t request)
+{
+    const sim_inst_t *inst = &sim->insts[id];
+    uint32_t         i;
+
+    sim_expect(sim, id, request, false);
+    for (i = 0; i < inst->n_queue; ++i) {
+        sim_expect(sim, id, inst->queue[i], true);
+    }
+    if (inst->running != SIM_NONE) {
+        sim_expect(sim, id, inst->running, true);
+    }
+}
+
 /* The next request of its session, after the client's time to think; or the next session's first. */
 static void send_next(sim_t *sim, uint32_t request)
 {
@@ -73,7 +89,7 @@ void sim_ended(sim_t *sim, uint32_t request, sim_state_t state)
     }
     if (was == SIM_QUEUED) {
         leave_queue(sim, r->prefill, request);
-        sim_expect(sim, r->prefill, request, false);
+        expect_no_more(sim, r->prefill, request);
     }
     if ((state >= SIM_REFUSED) && (state <= SIM_WASTED) && (r->reason < SIM_REASONS)) {
         ++sim->totals.reasons[state - SIM_REFUSED][r->reason];
