@@ -4,6 +4,8 @@
  *
  *   baseline  at arrival the TTFT is judged; the TBT only when the prefill has ended, which then is wasted
  *   er        both at arrival, by the decode load of now; and the TBT once more after the prefill
+ *             "now" is what decodes: requests that were placed and are still prefilled do not, and the swing of both
+ *             loads in opposite directions comes from just that (section 7.3)
  *   erp       the decode load of the moment when the prefill will have ended: those that will decode then, each for td
  *             seconds, spread evenly over the decode instances
  *
@@ -25,6 +27,21 @@ static bool tbt_missed(const kvcl_job_t *job, double tbt)
     return (job->req.tbt_s > 0) && (tbt >= 0) && (job->out->tbt_error >= 0) && (tbt > job->req.tbt_s);
 }
 
+/* A step of the decode instance with this request and those that decode there now. */
+static double tbt_now(const kvcl_job_t *job)
+{
+    const kvcl_sched_inst_t *inst;
+    double                  seconds;
+
+    if (job->dpick == KVCL_SCHED_NONE) {
+        return job->out->tbt_s;
+    }
+    inst    = job->inst[job->dpick];
+    seconds = kvcl_model_decode(kvcl_job_model(job, inst), (double)inst->running + 1,
+                                (double)inst->context_tokens + (double)job->req.tokens + (job->output / 2));
+    return (seconds < 0) ? -1 : seconds * kvcl_factor_mean(&job->s->learn.inst[inst->id].decode);
+}
+
 static void judge_ttft(kvcl_job_t *job)
 {
     if (ttft_missed(job)) {
@@ -43,7 +60,7 @@ static void baseline(kvcl_job_t *job, const double *arg, bool late)
 {
     (void)arg;
     if (late) {
-        judge_tbt(job, job->out->tbt_s);
+        judge_tbt(job, tbt_now(job));
     } else {
         judge_ttft(job);
     }
@@ -55,14 +72,14 @@ static void early(kvcl_job_t *job, const double *arg, bool late)
     if (!late) {
         judge_ttft(job);
     }
-    judge_tbt(job, job->out->tbt_s);
+    judge_tbt(job, tbt_now(job));
 }
 
 static void early_predicted(kvcl_job_t *job, const double *arg, bool late)
 {
     const kvcl_sched_t *s = job->s;
     kvcl_forecast_t    f;
-    double             then, tbt = job->out->tbt_s;
+    double             then, tbt = tbt_now(job);
 
     if (!late) {
         judge_ttft(job);

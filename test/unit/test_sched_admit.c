@@ -48,8 +48,11 @@ START_TEST(early_rejection_judges_both_at_arrival)
     scene.inst[0].running = 50;
     ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_REFUSE);
     ck_assert_uint_eq(scene.out.reason, KVCL_SCHED_REASON_TBT);
-    scene.inst[0].running = 30;
+    scene.inst[0].running        = 30;
+    scene.inst[0].pending        = 40; /* still prefilled: no load of now */
+    scene.inst[0].pending_tokens = 40000;
     ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_GO);
+    ck_assert_uint_eq(late(&scene), KVCL_SCHED_GO);
     scene.inst[0].running = 50;
     ck_assert_uint_eq(late(&scene), KVCL_SCHED_REFUSE);
     scene_close(&scene);
