@@ -265,10 +265,10 @@ static bool glue_closing(kvcl_xport_t *xport)
     return !kvcl_list_is_empty(&glue_of(xport)->closing);
 }
 
-/* What both transports have. */
 static const kvcl_near_ops_t near_ops = {
     .self = kvcl_glue_near_self, .reaches = kvcl_glue_near_reaches, .get = kvcl_glue_near_get};
 
+/* What both transports have. */
 #define GLUE_OPS                                                              \
     .fini                = glue_fini,                                         \
     .query               = glue_query,                                        \

@@ -168,7 +168,7 @@ kvcl_status_t kvcl_glue_near_get(kvcl_xport_ep_t *super, const void *self, uint6
     const glue_process_t *process = self;
 
     if (!kvcl_glue_near_reaches(super) || (process->pid <= 0)) {
-        return kvcl_fail(KVCL_ERR_UNSUPPORTED, "ucx: the peer's memory cannot be read");
+        return KVCL_ERR_UNSUPPORTED;
     }
     return kvcl_glue_cma_get(kvcl_container_of(super, glue_ep_t, super), process, addr, buf, len, send);
 }

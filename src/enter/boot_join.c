@@ -22,7 +22,7 @@
 
 enum { ADDRESSES_MAX = 64 };
 #define ASK_NS  (3 * KVCL_NS_PER_SEC)   /* for one member's answer */
-#define BUSY_NS (2 * KVCL_NS_PER_SEC)   /* for which a slot of a dead process may still seem taken */
+#define MORE_NS KVCL_NS_PER_SEC         /* than KVCL_DEAD: a slot of a dead process may still seem taken */
 #define NAP_NS  (100 * KVCL_NS_PER_MS)
 
 typedef struct boot_join {
@@ -106,15 +106,18 @@ static bool says_nothing(kvcl_status_t status)
     return (status == KVCL_ERR_UNREACHABLE) || (status == KVCL_ERR_TIMED_OUT) || (status == KVCL_ERR_IO);
 }
 
-/* The slot asked for, or every slot. */
-static bool says_taken(kvcl_status_t status)
+/* The slot asked for, or every slot, seems to be a living rank's: so does that of one that is silent for KVCL_DEAD. */
+static bool may_end(const kvcl_join_answer_t *answer, uint64_t begun_ns)
 {
-    return (status == KVCL_ERR_BUSY) || (status == KVCL_ERR_NO_SPACE);
+    const uint64_t dead_ns = answer->times_ns[KVCL_JOIN_TIME_DEAD], spent_ns = kvcl_now_ns() - begun_ns;
+
+    return ((answer->status == KVCL_ERR_BUSY) || (answer->status == KVCL_ERR_NO_SPACE)) &&
+           ((spent_ns < MORE_NS) || (spent_ns - MORE_NS < dead_ns));
 }
 
 /* Each address once. *again_p: asking again may help. */
 static kvcl_status_t ask_each(boot_join_t *join, const kvcl_boot_params_t *params, uint64_t deadline_ns,
-                              uint64_t busy_ns, bool *again_p)
+                              uint64_t begun_ns, bool *again_p)
 {
     char          at[KVCL_HOSTPORT_MAX], why[KVCL_ERROR_MAX];
     kvcl_status_t status, worst = KVCL_ERR_UNREACHABLE;
@@ -129,8 +132,7 @@ static kvcl_status_t ask_each(boot_join_t *join, const kvcl_boot_params_t *param
             if (join->answer.status == KVCL_OK) {
                 return KVCL_OK;
             }
-            *again_p = (join->answer.status == KVCL_INPROGRESS) ||
-                       (says_taken(join->answer.status) && !kvcl_deadline_passed(busy_ns));
+            *again_p = (join->answer.status == KVCL_INPROGRESS) || may_end(&join->answer, begun_ns);
             return refused(join->answer.status, params, at);
         }
         if (!says_nothing(status) || says_nothing(worst)) { /* a refusal says more */
@@ -145,14 +147,14 @@ static kvcl_status_t ask_each(boot_join_t *join, const kvcl_boot_params_t *param
 static kvcl_status_t ask_all(boot_join_t *join, const kvcl_boot_params_t *params)
 {
     const uint64_t        deadline_ns = kvcl_deadline_after(kvcl_boot_timeout(params));
-    const uint64_t        busy_ns     = kvcl_deadline_after(BUSY_NS);
+    const uint64_t        begun_ns    = kvcl_now_ns();
     const struct timespec nap         = {.tv_nsec = (long)NAP_NS};
     kvcl_status_t         status;
     char                  why[KVCL_ERROR_MAX / 2], wait[32];
     bool                  again;
 
     for (;;) {
-        status = ask_each(join, params, deadline_ns, busy_ns, &again);
+        status = ask_each(join, params, deadline_ns, begun_ns, &again);
         if ((status == KVCL_OK) || !again) {
             return status;
         }

@@ -19,7 +19,8 @@ enum {
     KVCL_JOIN_SLOTS_MAX   = 1024,
     KVCL_JOIN_ADDRESS_MAX = 8192,
     KVCL_JOIN_ANSWER_MAX  = 64 + (KVCL_JOIN_SLOTS_MAX * (8 + KVCL_JOIN_ADDRESS_MAX)),
-    KVCL_JOIN_TIMES       = 5
+    KVCL_JOIN_TIMES       = 5, /* KVCL_BEAT, KVCL_SUSPECT, KVCL_DEAD, KVCL_LEASE, KVCL_WARM */
+    KVCL_JOIN_TIME_DEAD   = 2
 };
 
 /* The id of all ports where one may join: 16 bytes. */

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/rand.h"
 #include "cache/cache.h"
 #include "mem/mem_state.h"
 #include "mem/rmem.h"
@@ -17,6 +18,7 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
 {
     kvcl_mem_state_t *mem = calloc(1, sizeof(*mem));
     kvcl_status_t    status;
+    uint64_t         revoked;
 
     if (mem == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the table of regions");
@@ -28,6 +30,12 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_list_init(&mem->caches);
     kvcl_list_init(&mem->mems);
     kvcl_list_init(&mem->rmems);
+    status = kvcl_random_bytes(&revoked, sizeof(revoked));
+    if (status != KVCL_OK) {
+        kvcl_mem_numa_fini(&mem->numa);
+        free(mem);
+        return status;
+    }
     mem->ctl.ctx       = ctx;
     mem->ctl.id        = KVCL_CTL_PAGE;
     mem->ctl.epoch     = 1;
@@ -45,6 +53,8 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
         return status;
     }
     atomic_store((_Atomic uint64_t *)mem->ctl.addr + KVCL_CTL_PAGE, mem->ctl.epoch); /* no peer yet */
+    /* Whoever read an earlier context's count at this address must not take this one for it. */
+    atomic_store((_Atomic uint64_t *)mem->ctl.addr + KVCL_CTL_REVOKED, revoked);
     *state_p = mem;
     return KVCL_OK;
 }

@@ -15,9 +15,9 @@
 
 /* In messages. */
 typedef struct kvcl_near_wire {
-    uint64_t addr;    /* of the bytes */
-    uint64_t count_at; /* where the process has its count of revocations, and its value now */
-    uint64_t count;
+    uint64_t addr;     /* of the bytes */
+    uint64_t count_at; /* of the process' count of revocations */
+    uint64_t count;    /* its value now */
     uint8_t  self[KVCL_NEAR_SELF];
 } kvcl_near_wire_t;
 _Static_assert(sizeof(kvcl_near_wire_t) == 56, "wire format");
@@ -29,7 +29,7 @@ struct kvcl_near_read {
     kvcl_near_wire_t  from;
     kvcl_peer_t       *peer;
     uint64_t          count;
-    bool              busy;     /* begun and not done: the destination may change */
+    bool              busy;      /* begun and not done: the destination may change */
     bool              has_bytes; /* the count is being read */
     /* KVCL_OK: the bytes are here. KVCL_ERR_STALE: the peer has revoked. An error: not readable. */
     void              (*done)(kvcl_near_read_t *read, kvcl_status_t status);
@@ -39,7 +39,8 @@ struct kvcl_near_read {
 bool          kvcl_near_describe(const kvcl_peer_t *peer, const void *addr, kvcl_near_wire_t *wire);
 /**
  * Read len bytes from off on of those described.
- * @return KVCL_OK: done is called later, and until then the read is busy; an error, without a sentence: not this way.
+ * @return KVCL_OK: done is called later, and until then the read is busy; an error, without a sentence: the bytes can
+ *         be had on another path only.
  */
 kvcl_status_t kvcl_near_start(kvcl_near_read_t *read, kvcl_peer_t *peer, const kvcl_near_wire_t *from, uint64_t off,
                               void *buf, size_t len) KVCL_MUST_CHECK;

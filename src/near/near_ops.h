@@ -14,8 +14,8 @@ typedef struct kvcl_near_ops {
     bool (*self)(kvcl_xport_t *xport, void *buf);
     /* Is the peer a process of this host that this one could read so far? */
     bool (*reaches)(const kvcl_xport_ep_t *ep);
-    /* Read len bytes at addr of the process of self, the peer's word as the address is; aligned to 8, untouched until
-     * done. An address that the process does not have is an error. */
+    /* Read len bytes at addr of the process that self names. Both are the peer's word. self is aligned to 8 and stays
+     * untouched until done. An address that the process does not have is an error. */
     kvcl_status_t (*get)(kvcl_xport_ep_t *ep, const void *self, uint64_t addr, void *buf, size_t len,
                          kvcl_xport_send_t *send);
 } kvcl_near_ops_t;

@@ -154,24 +154,34 @@ void kvcl_match_post(kvcl_context_h ctx, kvcl_posted_t *posted)
     kvcl_list_add_tail(&kvcl_p2p_state(ctx)->recvs, &posted->link);
 }
 
+/* A payload of len bytes is of one kind, which the flags say, and whole. */
+static bool fits(const kvcl_msg_send_t *in, size_t len)
+{
+    switch (in->msg.flags & (KVCL_SEND_EAGER | KVCL_SEND_CACHE | KVCL_SEND_LAYERS | KVCL_SEND_NEAR)) {
+    case KVCL_SEND_EAGER:
+        return len == in->len;
+    case KVCL_SEND_CACHE:
+    case KVCL_SEND_CACHE | KVCL_SEND_LAYERS:
+        return (in->cache != 0) && (in->n_blocks > 0) && (in->n_blocks <= len / sizeof(uint32_t)) &&
+               (len == in->n_blocks * sizeof(uint32_t));
+    case KVCL_SEND_NEAR:
+        return len == sizeof(kvcl_near_wire_t);
+    case KVCL_SEND_LAYERS:
+    case 0:
+        return len == 0;
+    default:
+        return false;
+    }
+}
+
 void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len)
 {
     const kvcl_msg_send_t *in = (const kvcl_msg_send_t *)msg;
     kvcl_posted_t         *posted;
-    bool                  good;
 
     (void)hdr_len;
-    if (msg->flags & KVCL_SEND_EAGER) {
-        good = (len == in->len) && !(msg->flags & KVCL_SEND_LAYERS);
-    } else if (msg->flags & KVCL_SEND_CACHE) {
-        good = (in->cache != 0) && (in->n_blocks > 0) && (in->n_blocks <= len / sizeof(uint32_t)) &&
-               (len == in->n_blocks * sizeof(uint32_t));
-    } else {
-        good = (len == (((msg->flags & KVCL_SEND_NEAR) && !(msg->flags & KVCL_SEND_LAYERS)) ? sizeof(kvcl_near_wire_t)
-                                                                                            : 0));
-    }
-    if (!good) {
+    if (!fits(in, len)) {
         kvcl_am_malformed(ctx, peer, "a send whose payload does not fit its header");
         return;
     }
@@ -185,7 +195,8 @@ void kvcl_p2p_on_send(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *m
     keep(ctx, peer, in, data, len);
 }
 
-/* The sender has stopped. A matched recv fails by its pull, whose offer is closed; a layer-wise recv may have none. */
+/* The sender has stopped. A matched recv fails by its pull, whose offer is closed, or by
+ * the count of revocations (near/near.h); a layer-wise recv may have none. */
 void kvcl_p2p_on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                       size_t len)
 {

@@ -1,8 +1,9 @@
 /*
- * The bytes of a matched send (p2p_recv.h): the check that they fit, then a copy, a pull, or a pull layer by layer.
+ * The bytes of a matched send (p2p_recv.h): the check that they fit, then a copy, a read of the sender's memory
+ * (near/near.h), a pull, or a pull layer by layer.
  *
- * Owns: a recv's pull and its layers, from the match on. Invariant: the message is hostile; its lengths and layout are
- * compared with the recv's before a byte is copied. Locks: the engine lock.
+ * Owns: a recv's pull, its read and its layers, from the match on. Invariant: the message is hostile; its lengths and
+ * layout are compared with the recv's before a byte is copied. Locks: the engine lock.
  */
 #include "config.h"
 #include "p2p/p2p.h"

@@ -109,7 +109,7 @@ typedef struct kvcl_msg_send {
     uint64_t     revoked; /* with KVCL_SEND_CACHE: kvcl_revoked() at the sender */
     uint32_t     layers[2];
     uint32_t     heads[2];
-    uint64_t     n_blocks; /* payload: eager bytes, or block ids with KVCL_SEND_CACHE */
+    uint64_t     n_blocks; /* payload: eager bytes, block ids with KVCL_SEND_CACHE, kvcl_near_wire_t with _NEAR */
     uint32_t     tokens[2]; /* the range, with KVCL_SEND_CACHE */
     uint32_t     each;    /* tokens of one block */
     uint32_t     unit;    /* of the bytes, eager or offered, in tokens */

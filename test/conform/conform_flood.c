@@ -327,11 +327,55 @@ static void sends_without_a_recv(cf_t *cf)
     cf_mem_end(cf, &mem);
 }
 
+/* A send whose flags name two kinds of payload, one of which fits, is dropped: the recv waits for the next one. */
+static void sends_of_two_kinds(cf_t *cf)
+{
+    static const uint32_t kinds[] = {KVCL_SEND_CACHE | KVCL_SEND_NEAR, KVCL_SEND_EAGER | KVCL_SEND_NEAR,
+                                     KVCL_SEND_LAYERS | KVCL_SEND_NEAR, KVCL_SEND_EAGER | KVCL_SEND_CACHE};
+    enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), WORDS = 14 }; /* of which kvcl_near_wire_t has as many */
+    cf_mem_t              mem           = scene(cf);
+    kvcl_context_stats_t  before        = KVCL_CONTEXT_STATS_INIT, after = KVCL_CONTEXT_STATS_INIT;
+    uint32_t              ids[WORDS]    = {0};
+    char                  text[WORDS * 4] = "";
+    kvcl_req_h            req;
+    unsigned              i;
+
+    CF_OK(cf, kvcl_context_stats(cf->ctx, &before));
+    if (cf->rank == VICTIM) {
+        CF_OK(cf, kvcl_recv_bytes(cf->world, EVIL, 7, text, sizeof(text), NULL, &req));
+    }
+    cf_fence(cf);
+    for (i = 0; (cf->rank == EVIL) && (i < KINDS); ++i) {
+        kvcl_msg_send_t out = {.msg    = {.type = KVCL_MSG_SEND, .op = (UINT64_C(1) << 40) + i, .flags = kinds[i]},
+                               .comm   = cf->world->id,
+                               .tag    = 7,
+                               .source = cf->rank,
+                               .len    = sizeof(ids),
+                               .cache  = 1, .n_blocks = WORDS};
+
+        kvcl_lock(cf->ctx);
+        CF_OK(cf, kvcl_peer_post(mem.of[VICTIM]->peer, &out.msg, sizeof(out), ids, sizeof(ids)));
+        kvcl_unlock(cf->ctx);
+    }
+    if (cf->rank == EVIL) {
+        CF_OK(cf, kvcl_send_bytes(cf->world, VICTIM, 7, "hello", 6, NULL, &req));
+        CF_OK(cf, cf_end(cf, req));
+    } else if (cf->rank == VICTIM) {
+        CF_OK(cf, cf_end(cf, req));
+        CF_CHECK(cf, strcmp(text, "hello") == 0);
+        CF_OK(cf, kvcl_context_stats(cf->ctx, &after));
+        CF_CHECK(cf, after.malformed == before.malformed + KINDS);
+    }
+    cf_fence(cf);
+    cf_mem_end(cf, &mem);
+}
+
 static const cf_case_t cases[] = {
     {"gets_that_stall", gets_that_stall, CF_DIES},
     {"gets_that_are_not_read", gets_that_are_not_read, CF_DIES | CF_THREAD},
     {"puts_that_are_not_served", puts_that_are_not_served, CF_DIES | CF_THREAD},
     {"sends_without_a_recv", sends_without_a_recv, CF_DIES},
+    {"sends_of_two_kinds", sends_of_two_kinds, CF_DIES},
     {NULL, NULL, 0},
 };
 

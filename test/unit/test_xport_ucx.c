@@ -166,8 +166,6 @@ START_TEST(a_sleeping_owner_is_read)
 }
 END_TEST
 
-/* Packed bytes that pass their check word and lie: a length beyond the owner's memory, another process, another cookie,
- * bytes of a key that UCX would parse. */
 static kvcl_status_t near_now(side_t *side, const glue_process_t *process, uint64_t addr, void *buf, size_t len)
 {
     waited_t      waited   = waited_new();
@@ -215,6 +213,8 @@ START_TEST(a_sleeping_process_is_read)
 }
 END_TEST
 
+/* Packed bytes that pass their check word and lie: a length beyond the owner's memory, another process, another cookie,
+ * bytes of a key that UCX would parse. */
 START_TEST(lies_about_memory_do_no_harm)
 {
     kvcl_xport_rmem_attr_t attr;
