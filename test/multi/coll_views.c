@@ -32,6 +32,7 @@ typedef struct shared {
     int         words;   /* of 4 bytes, for each rank */
     bool        revokes; /* who learns of the death revokes */
     _Atomic int rounds[RANKS_MAX], wrong, shrunk, lost; /* lost: heard nobody any more, and left */
+    _Atomic int few;     /* ranks without a quorum: the other half had one that was lost */
     _Atomic uint64_t dead_ns, last_ns; /* when it was killed; when the last survivor learnt it */
 } shared_t;
 
@@ -205,6 +206,10 @@ static void recover(rank_t *r, kvcl_comm_h world)
             atomic_fetch_add(&shared->lost, 1);
             return;
         }
+        if (status == KVCL_ERR_NO_QUORUM) {
+            atomic_fetch_add(&shared->few, 1);
+            return;
+        }
         KVCL_TRY(status);
         r->rank = kvcl_comm_rank(comm);
         r->size = kvcl_comm_size(comm);
@@ -289,7 +294,8 @@ static bool run(coll_t coll, int words, bool revokes, double *ms, int *lost)
     }
     *ms   = (double)(atomic_load(&shared->last_ns) - atomic_load(&shared->dead_ns)) / 1e6;
     right = right && (atomic_load(&shared->wrong) == 0) && (atomic_load(&shared->lost) <= 1) &&
-            (atomic_load(&shared->shrunk) + atomic_load(&shared->lost) == size - 1);
+            (atomic_load(&shared->shrunk) + atomic_load(&shared->lost) + atomic_load(&shared->few) == size - 1);
+    right = right && ((atomic_load(&shared->few) == 0) || ((atomic_load(&shared->lost) == 1) && (size <= 4)));
     *lost += atomic_load(&shared->lost);
     if (!right) {
         fprintf(stderr, "%s of %d words: rank %d was killed after %d rounds; %d shrank\n", names[coll], words, who,
