@@ -60,7 +60,8 @@ kvcl_status_t kvcl_owner_check_id(kvcl_cache_h cache) KVCL_MUST_CHECK;
 /** Engine lock held. Returns the cache's owner if it has one already. KVCL_ERR_BUSY: another store uses the cache. */
 kvcl_status_t kvcl_owner_attach(struct kvcl_store *store, kvcl_cache_h cache, bool managed, uint16_t tier,
                                 kvcl_owner_t **owner_p) KVCL_MUST_CHECK;
-/** The same for a class of a pool that is being opened. */
+/** No lock held: the same for a class of a pool that is being opened. A large pool takes a while, and no beat of this
+ * rank may wait for that. */
 kvcl_status_t kvcl_owner_attach_class(struct kvcl_store *store, kvcl_cache_h cache, struct kvcl_pool *pool,
                                       unsigned cls, kvcl_owner_t **owner_p) KVCL_MUST_CHECK;
 /** Frees the owner, none of whose blocks is published. */

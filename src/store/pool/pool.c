@@ -153,9 +153,7 @@ kvcl_status_t kvcl_pool_open(kvcl_store_h store, const kvcl_store_params_t *p)
         status = make_cache(store, sizes[i], pool->caches[0], &pool->caches[i]);
         if (status == KVCL_OK) {
             pool->n = i + 1;
-            kvcl_lock(store->ctx);
             status = kvcl_owner_attach_class(store, pool->caches[i], pool, i, &pool->owners[i]);
-            kvcl_unlock(store->ctx);
         }
     }
     return ((status == KVCL_OK) && (n > 1)) ? open_slabs(store, sizes) : status;
