@@ -39,6 +39,10 @@ typedef struct kvcl_part {
 } kvcl_part_t;
 _Static_assert(sizeof(kvcl_part_t) == sizeof(kvcl_hello_t) + 32, "wire format");
 
+/** Pure. Reads a part from bytes of another rank; its hello is to be checked still (hello.h). False: no rank of this
+ * version sends it. */
+bool kvcl_part_read(const void *data, size_t len, kvcl_part_t *part_p);
+
 /** What this rank says of its part when it meets the others. ok: it could open it. */
 kvcl_hello_t kvcl_grow_hello(const struct kvcl_store *store, bool ok);
 kvcl_part_t  kvcl_grow_part(const struct kvcl_store *store);

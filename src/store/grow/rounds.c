@@ -34,11 +34,8 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
     kvcl_rounds_t      *rounds = rpc->arg;
     kvcl_rounds_rank_t *rank   = &rounds->ranks[rpc->rank];
 
-    if ((status == KVCL_OK) && (len != sizeof(rank->part))) {
+    if ((status == KVCL_OK) && !kvcl_part_read(data, len, &rank->part)) {
         status = KVCL_ERR_PROTOCOL;
-    }
-    if (status == KVCL_OK) {
-        memcpy(&rank->part, data, sizeof(rank->part));
     }
     rank->status = status;
     --rounds->outstanding;

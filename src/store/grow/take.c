@@ -63,6 +63,15 @@ bool kvcl_grow_others_stay(const struct kvcl_store *store)
     return false;
 }
 
+bool kvcl_part_read(const void *data, size_t len, kvcl_part_t *part_p)
+{
+    if (len != sizeof(*part_p)) {
+        return false;
+    }
+    memcpy(part_p, data, sizeof(*part_p));
+    return ((part_p->flags & ~(uint32_t)(KVCL_PART_SURE | KVCL_PART_LEAVES)) == 0) && (part_p->reserved == 0);
+}
+
 /* ---- MOVED ---- */
 
 #define MOVED_NS (200 * KVCL_NS_PER_MS)
@@ -182,11 +191,7 @@ bool kvcl_grow_on_take(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
     kvcl_part_t   part;
     kvcl_status_t status;
 
-    if (len != sizeof(part)) {
-        return false;
-    }
-    memcpy(&part, data, sizeof(part));
-    if (((part.flags & ~(uint32_t)(KVCL_PART_SURE | KVCL_PART_LEAVES)) != 0) || (part.reserved != 0)) {
+    if (!kvcl_part_read(data, len, &part)) {
         return false;
     }
     if (store->views == NULL) {
