@@ -3,6 +3,7 @@
 # device, whose memory faults when the processor accesses it (test/unit/fake_cuda.h).
 #   gate   on all ranks over loop, with messages over tcp; on one side over tcp, with messages over loop
 #   night  on all ranks and on one side over both
+# TEST_TIMEOUT: 900
 set -eu
 cd "${top_builddir:?}"
 # The gate does not name these, and contrib/check builds them for this.

@@ -4,7 +4,7 @@
 # and ucx. One run of each program; run_store_tcp.sh, run_values.sh, run_store_death.sh, run_store_silent.sh,
 # run_coll.sh and run_p2p.sh have their other forms, over the default wire.
 # TEST_SEED=N replays. At night only; with the address sanitizer over aead alone.
-# TEST_TIMEOUT: 900
+# TEST_TIMEOUT: 1800
 set -eu
 program=store
 . "$(dirname "$0")/seeded.sh"
@@ -27,7 +27,7 @@ check() {
   name="$1 over $KVCL_WIRE"
   shift
   rc=0
-  timeout -k 10 150 "$@" >"$runs/out" 2>&1 || rc=$?
+  timeout -k 10 300 "$@" >"$runs/out" 2>&1 || rc=$?
   if [ $rc = 0 ]; then
     passed=$((passed + 1))
     echo "ok $name"

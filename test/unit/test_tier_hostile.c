@@ -8,6 +8,7 @@
  * HOSTILE_ROUNDS sets the number of files without a key, and as many with one (default 300); TEST_RING=night: 5,000, so
  * that there are 10,000 in all. At night they are in shared memory: a disk that other work keeps busy would need minutes
  * for their syncs.
+ * TEST_TIMEOUT: 1200
  */
 #include "config.h"
 
