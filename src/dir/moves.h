@@ -18,7 +18,7 @@
  * from a time on at which some rank uses one map alone. Then `old` is the same map for all, but for ranks that have
  * gone: one in which a rank alone has switched, and others not, would be two. That is still so if a rank goes while
  * another one comes or leaves, between the first rank's SWITCHED and the last one's: until shards have moved again, two
- * living ranks may hold themselves for the owner of a shard that the one which comes takes, or the one which leaves gives.
+ * living ranks may hold themselves for the owner of a shard that the one which comes takes, or that the other gives.
  *
  * So a record that was acknowledged is found as long as its owner and one of its homes live. If all of its homes die
  * before new ones have it, lookups miss it until its owner has listed it there; it is not lost. Ranks may learn at

@@ -54,8 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(copy, data, size);
     }
     read_part(copy, size);
-    if ((size > 2) && (data[0] % 2 != 0)) { /* changes a valid part at some places */
-        for (i = 1; i + 1 < size; i += 2) {
+    if ((size > 3) && (data[0] % 2 != 0)) { /* changes a valid part at up to three places */
+        for (i = 2; (i + 1 < size) && (i < 4 + (2u * (data[1] % 3))); i += 2) {
             ((uint8_t *)&part)[data[i] % sizeof(part)] ^= data[i + 1];
         }
         read_part((const uint8_t *)&part, sizeof(part));
