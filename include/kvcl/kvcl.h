@@ -13,6 +13,7 @@
  *     KVCL_ERR_DEAD_HANDLE or KVCL_ERR_INVALID_PARAM. A call that returns void then does nothing, sets
  *     kvcl_last_error() and logs the error. Accessors of NULL and of such handles return 0, NULL, rank -1 or
  *     KVCL_MEM_AUTO. The caller must not free an object in one thread while another thread uses it: that is undetected.
+ *     A communicator may be freed while another thread waits in kvcl_comm_agree() or kvcl_comm_shrink() with it.
  *   - It may be called from any thread, and from a completion callback, except for the calls in the next item.
  *   - Not from a completion callback: kvcl_init, kvcl_finalize, kvcl_progress, kvcl_context_arm; kvcl_comm_connect,
  *     kvcl_comm_accept, kvcl_comm_split, kvcl_comm_agree, kvcl_comm_shrink, kvcl_context_connect, kvcl_query_path;

@@ -31,6 +31,18 @@ kvcl_status_t kvcl_recover_check(kvcl_comm_h comm, const char *call, kvcl_member
                                          "of its ranks", call);
 }
 
+/* What an agreement has decided, with all of the communicator that its caller needs: another thread may free it as soon
+ * as the lock is released. */
+typedef struct outcome {
+    kvcl_context_h     ctx;
+    uint64_t           comm_id;
+    uint64_t           round;   /* of the communicator's agreements, the same number on all ranks */
+    kvcl_agree_value_t value;
+    int                missing; /* the first rank that has failed, which not all have acknowledged; -1: there is none */
+    int                n;       /* ranks that are left: */
+    int                slots[KVCL_SLOTS_MAX];
+} outcome_t;
+
 /* The rank in comm of a slot; -1: it is none. */
 static int rank_of(const struct kvcl_comm *comm, uint32_t slot)
 {
@@ -170,8 +182,27 @@ static kvcl_status_t begin(kvcl_member_room_t *room, kvcl_comm_h comm, uint32_t 
 }
 
 /* Lock held. */
+static void read_ranks(const struct kvcl_comm *comm, outcome_t *out)
+{
+    uint32_t slot;
+    int      i;
+
+    kvcl_assert_locked(comm->ctx);
+    out->comm_id = comm->id;
+    out->missing = -1;
+    for (i = 0; i < comm->size; ++i) {
+        slot = kvcl_recover_slot(comm, i);
+        if (kvcl_rankset_has(&out->value.members, slot)) {
+            out->slots[out->n++] = (int)slot;
+        } else if ((out->missing < 0) && !kvcl_rankset_has(&out->value.acked, slot)) {
+            out->missing = i;
+        }
+    }
+}
+
+/* Lock held. */
 static kvcl_status_t end(kvcl_member_room_t *room, kvcl_recover_t *recover, uint32_t number, const char *call,
-                         kvcl_agree_value_t *value)
+                         outcome_t *out)
 {
     const bool quorum = !room->started || kvcl_views_has_quorum(&room->views);
 
@@ -187,17 +218,18 @@ static kvcl_status_t end(kvcl_member_room_t *room, kvcl_recover_t *recover, uint
                                ? "%s: not all ranks that are left have called it in the time given"
                                : "%s: this rank reaches too few others to decide anything", call);
     }
-    *value = recover->value;
-    if (value->call != number) {
+    if (recover->value.call != number) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: some ranks called kvcl_comm_agree, others kvcl_comm_shrink: all "
                          "call them in the same order", call);
     }
+    out->round = recover->awaited;
+    out->value = recover->value;
+    read_ranks(recover->comm, out);
     return KVCL_OK;
 }
 
-/* *round_p: of the communicator's agreements, the same number on all ranks. */
 static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, uint64_t timeout_ns, const char *call,
-                           kvcl_agree_value_t *value, uint64_t *round_p)
+                           outcome_t *out)
 {
     kvcl_member_room_t *room;
     kvcl_recover_t     *recover = NULL;
@@ -208,7 +240,7 @@ static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, ui
     if (status != KVCL_OK) {
         return status;
     }
-    ctx = comm->ctx;
+    ctx = out->ctx = comm->ctx;
     if (kvcl_callback_inside(ctx)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: it would block in a callback of the context", call);
     }
@@ -225,78 +257,80 @@ static kvcl_status_t agree(kvcl_comm_h comm, uint32_t number, uint64_t flags, ui
     }
     (void)kvcl_engine_wait(ctx, is_over, recover, deadline_ns);
     kvcl_lock(ctx);
-    *round_p = recover->awaited;
-    status   = end(room, recover, number, call, value);
+    status = end(room, recover, number, call, out);
     kvcl_unlock(ctx);
     return status;
 }
 
 kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeout_ns)
 {
-    static const char  call[] = "kvcl_comm_agree";
-    kvcl_agree_value_t value;
-    kvcl_status_t      status;
-    uint64_t           round;
-    int                i, missing = -1;
+    static const char call[] = "kvcl_comm_agree";
+    outcome_t         out    = {.n = 0};
+    kvcl_status_t     status;
 
     if (flags == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: flags is NULL", call);
     }
-    status = agree(comm, KVCL_RECOVER_AGREE, *flags, timeout_ns, call, &value, &round);
+    status = agree(comm, KVCL_RECOVER_AGREE, *flags, timeout_ns, call, &out);
     if (status != KVCL_OK) {
         return status;
     }
-    *flags = value.flags;
-    for (i = 0; (i < comm->size) && (missing < 0); ++i) {
-        if (!kvcl_rankset_has(&value.members, kvcl_recover_slot(comm, i)) &&
-            !kvcl_rankset_has(&value.acked, kvcl_recover_slot(comm, i))) {
-            missing = i;
-        }
-    }
-    return (missing < 0) ? KVCL_OK
-                         : kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: all have agreed; rank %d has failed, and not all have "
-                                     "acknowledged that", call, missing);
+    *flags = out.value.flags;
+    return (out.missing < 0) ? KVCL_OK
+                             : kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: all have agreed; rank %d has failed, and not all "
+                                         "have acknowledged that", call, out.missing);
 }
 
-/* The id of what a round has made: not by the count of communicators that this rank has made over the same ranks, since
- * a rank whose earlier shrink ended with an error has made one less. */
-static void name(kvcl_comm_h comm, uint64_t parent, uint64_t round)
+/* This rank among those that are left; -1: it is none of them. */
+static int own_rank(const outcome_t *out)
 {
-    uint64_t seed = parent ^ (round * UINT64_C(0x9e3779b97f4a7c15));
+    const int me = (int)kvcl_member_room(out->ctx)->me;
+    int       i;
 
-    kvcl_lock(comm->ctx);
-    kvcl_comm_set_id(comm, kvcl_splitmix64(&seed) | 2); /* as kvcl_comm_new_id */
-    kvcl_unlock(comm->ctx);
+    for (i = 0; (i < out->n) && (out->slots[i] != me); ++i) {
+    }
+    return (i < out->n) ? i : -1;
+}
+
+/* Its id is that of the round: not the count of communicators that this rank has made over the same ranks, since a rank
+ * whose earlier shrink ended with an error has made one less. */
+static kvcl_status_t make_shrunk(const outcome_t *out, int rank, const char *call, kvcl_comm_h *shrunk_p)
+{
+    uint64_t      seed   = out->comm_id ^ (out->round * UINT64_C(0x9e3779b97f4a7c15));
+    int           *world = malloc((size_t)out->n * sizeof(*world)), i;
+    kvcl_status_t status = (world != NULL)
+                               ? kvcl_comm_make(out->ctx, 0, rank, out->n, shrunk_p)
+                               : kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %d ranks", call, out->n);
+
+    if (status != KVCL_OK) {
+        free(world);
+        return status;
+    }
+    for (i = 0; i < out->n; ++i) {
+        world[i] = out->slots[i];
+    }
+    kvcl_lock(out->ctx);
+    (*shrunk_p)->world = world;
+    kvcl_comm_set_id(*shrunk_p, kvcl_splitmix64(&seed) | 2); /* as kvcl_comm_new_id */
+    kvcl_unlock(out->ctx);
+    return KVCL_OK;
 }
 
 kvcl_status_t kvcl_comm_shrink(kvcl_comm_h comm, uint64_t timeout_ns, kvcl_comm_h *shrunk_p)
 {
-    static const char  call[] = "kvcl_comm_shrink";
-    kvcl_agree_value_t value;
-    kvcl_status_t      status;
-    uint64_t           round;
-    int                *ranks, n = 0, i;
+    static const char call[] = "kvcl_comm_shrink";
+    outcome_t         out    = {.n = 0};
+    kvcl_status_t     status;
+    int               rank;
 
     if (shrunk_p == NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: shrunk_p is NULL", call);
     }
-    status = agree(comm, KVCL_RECOVER_SHRINK, 0, timeout_ns, call, &value, &round);
+    status = agree(comm, KVCL_RECOVER_SHRINK, 0, timeout_ns, call, &out);
     if (status != KVCL_OK) {
         return status;
     }
-    ranks = malloc((size_t)comm->size * sizeof(*ranks));
-    if (ranks == NULL) {
-        return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %d ranks", call, (int)comm->size);
-    }
-    for (i = 0; i < comm->size; ++i) {
-        if (kvcl_rankset_has(&value.members, kvcl_recover_slot(comm, i))) {
-            ranks[n++] = i;
-        }
-    }
-    status = kvcl_comm_create(comm, ranks, n, shrunk_p);
-    free(ranks);
-    if (status == KVCL_OK) {
-        name(*shrunk_p, comm->id, round);
-    }
-    return status;
+    rank = own_rank(&out);
+    return (rank >= 0) ? make_shrunk(&out, rank, call, shrunk_p)
+                       : kvcl_fail(KVCL_ERR_STALE, "%s: the other ranks have excluded this one", call);
 }

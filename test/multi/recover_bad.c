@@ -16,14 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, LONG_S = 100 };
+enum { RANKS_MAX = 16, LONG_S = 100, FREES = 40 };
 #define LONG_NS (LONG_S * UINT64_C(1000000000))
 
-typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM, DEAF, FREED } what_t;
+typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM, DEAF, FREED, DECIDED } what_t;
 
 typedef struct shared {
     what_t      what;
-    _Atomic int met, wrong, finished, refused, go, stale;
+    _Atomic int met, wrong, finished, refused, go, stale, probes;
 } shared_t;
 
 static shared_t *shared;
@@ -249,6 +249,8 @@ static void hear_nobody(const rank_t *r)
 
 typedef struct waiter {
     kvcl_comm_h   comm;
+    kvcl_comm_h   shrunk; /* made of comm, where `shrinks` */
+    bool          shrinks;
     _Atomic int   begun;
     kvcl_status_t status;
 } waiter_t;
@@ -260,29 +262,46 @@ static void *agree_alone(void *arg)
 
     atomic_store(&waiter->begun, 1);
     do {
-        waiter->status = kvcl_comm_agree(waiter->comm, &flags, LONG_NS);
+        waiter->status = waiter->shrinks ? kvcl_comm_shrink(waiter->comm, LONG_NS, &waiter->shrunk)
+                                         : kvcl_comm_agree(waiter->comm, &flags, LONG_NS);
     } while (waiter->status == KVCL_ERR_BUSY);
     return NULL;
+}
+
+static void copy_world(const rank_t *r, kvcl_comm_h *comm_p)
+{
+    int ranks[RANKS_MAX], i;
+
+    for (i = 0; i < size; ++i) {
+        ranks[i] = i;
+    }
+    IS(kvcl_comm_create(r->world, ranks, size, comm_p), KVCL_OK);
+}
+
+/* @return rounds of this thread's own, which ended before the other one's began. */
+static int let_wait(pthread_t *thread, waiter_t *waiter)
+{
+    uint64_t flags = 1;
+    int      n;
+
+    pthread_create(thread, NULL, agree_alone, waiter);
+    wait_for(&waiter->begun, 1);
+    for (n = 0; kvcl_comm_agree(waiter->comm, &flags, 1) != KVCL_ERR_BUSY; ++n) {
+        usleep(1000);
+    }
+    return n;
 }
 
 /* Rank 0 frees a communicator while a thread of it waits for the others' agreement, which never comes. */
 static void free_meanwhile(const rank_t *r)
 {
-    int       ranks[RANKS_MAX], i;
     uint64_t  flags  = 1;
     waiter_t  waiter = {.begun = 0};
     pthread_t thread;
 
-    for (i = 0; i < size; ++i) {
-        ranks[i] = i;
-    }
-    IS(kvcl_comm_create(r->world, ranks, size, &waiter.comm), KVCL_OK);
+    copy_world(r, &waiter.comm);
     if (r->rank == 0) {
-        pthread_create(&thread, NULL, agree_alone, &waiter);
-        wait_for(&waiter.begun, 1);
-        while (kvcl_comm_agree(waiter.comm, &flags, 1) != KVCL_ERR_BUSY) { /* it has not begun yet */
-            usleep(1000);
-        }
+        (void)let_wait(&thread, &waiter);
         kvcl_comm_free(waiter.comm);
         pthread_join(thread, NULL);
         IS(waiter.status, KVCL_ERR_CANCELED);
@@ -292,6 +311,51 @@ static void free_meanwhile(const rank_t *r)
         kvcl_comm_free(waiter.comm);
     }
     IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK);
+}
+
+/* Rank 0 frees a communicator as soon as the others give to what a thread of it waits for. That ends well or is
+ * canceled, and uses nothing of the communicator any more. */
+static void free_once(const rank_t *r, int round)
+{
+    waiter_t  waiter = {.shrinks = (round % 2) != 0};
+    uint64_t  flags  = 1;
+    pthread_t thread;
+    int       i, probes;
+
+    copy_world(r, &waiter.comm);
+    if (r->rank == 0) {
+        atomic_store(&shared->probes, let_wait(&thread, &waiter));
+        atomic_store(&shared->go, round);
+        usleep((useconds_t)(round * 37 % 500)); /* before they decide, at that moment, or after it */
+        kvcl_comm_free(waiter.comm);
+        pthread_join(thread, NULL);
+        if ((waiter.status != KVCL_OK) && (waiter.status != KVCL_ERR_CANCELED)) {
+            fail(r, "an agreement whose communicator is freed", waiter.status);
+        }
+    } else {
+        wait_for(&shared->go, round);
+        for (i = 0, probes = atomic_load(&shared->probes); i < probes; ++i) {
+            IS(kvcl_comm_agree(waiter.comm, &flags, LONG_NS), KVCL_OK);
+        }
+        IS(waiter.shrinks ? kvcl_comm_shrink(waiter.comm, LONG_NS, &waiter.shrunk)
+                          : kvcl_comm_agree(waiter.comm, &flags, LONG_NS), KVCL_OK);
+        kvcl_comm_free(waiter.comm);
+    }
+    if (waiter.shrunk != NULL) {
+        IS(kvcl_comm_size(waiter.shrunk), size);
+        IS(kvcl_comm_rank(waiter.shrunk), r->rank);
+        kvcl_comm_free(waiter.shrunk);
+    }
+    IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK);
+}
+
+static void free_as_decided(const rank_t *r)
+{
+    int round;
+
+    for (round = 1; round <= FREES; ++round) {
+        free_once(r, round);
+    }
 }
 
 static int live(const void *arg, int rank)
@@ -325,6 +389,9 @@ static int live(const void *arg, int rank)
         break;
     case FREED:
         free_meanwhile(r);
+        break;
+    case DECIDED:
+        free_as_decided(r);
         break;
     default:
         hear_nobody(r);
@@ -381,6 +448,7 @@ int main(int argc, char **argv)
         [QUORUM] = "no quorum, for as long as the others are silent",
         [DEAF] = "who hears nobody of its host leaves",
         [FREED] = "a communicator is freed while a thread agrees with it",
+        [DECIDED] = "a communicator is freed as what a thread agrees on is decided",
     };
     const char *only = (argc > 2) ? argv[2] : "";
     bool       right = true;
@@ -392,7 +460,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: recover_bad RANKS [CASE]\n");
         return 1;
     }
-    for (what = CALLS; what <= FREED; ++what) {
+    for (what = CALLS; what <= DECIDED; ++what) {
         if ((what == DEAF) && ((getenv("KVCL_PATH") == NULL) || (strcmp(getenv("KVCL_PATH"), "shm") != 0))) {
             continue; /* connections are of two ranks alone */
         }
