@@ -63,8 +63,8 @@ KVCL_API kvcl_status_t kvcl_comm_is_revoked(kvcl_comm_h comm, int *revoked_p) KV
  *                    KVCL_ERR_TIMED_OUT the next call is the next round: the others must make it too.
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED (the ranks have agreed, and not all of them have acknowledged all failures of
  *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() instead); KVCL_ERR_NO_QUORUM or
- *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed; NO_QUORUM also in a process that waits until
- *         a member activates it); KVCL_ERR_STALE (this rank was excluded);
+ *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed; NO_QUORUM also in a process that waits
+ *         until a member activates it); KVCL_ERR_STALE (this rank was excluded);
  *         KVCL_ERR_BUSY (another thread is in such a call with comm); KVCL_ERR_CANCELED (another thread has freed comm
  *         meanwhile); KVCL_ERR_UNSUPPORTED; KVCL_ERR_NO_MEMORY.
  */
@@ -114,7 +114,8 @@ KVCL_API kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, 
  * callback.
  * @param ranks, n  numbers in comm. One that is a member already is left alone. One in whose slot no process waits, or
  *                  whose process has ended as this rank knows, is in result->dropped. A process that ends at that
- *                  moment may be a member for a moment, and fail.
+ *                  moment may be a member for a moment, and fail. A dropped one may become a member all the same if the
+ *                  rank that leads was silent meanwhile (KVCL_EVENT_JOINED); otherwise another call must name it.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
  * @param [out] result  filled on KVCL_OK; NULL: not wanted.
  * @return KVCL_OK: this rank's view has all of them but the dropped; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet,

@@ -3,6 +3,7 @@
  * kvcl_comm_sync), while others are killed (procs.h).
  *   join_waits RANKS   prints "ok NAME" for each case; exit 1 if one failed.
  */
+#include "start_ranks.h" /* before the globals, whose names its parameters have */
 #include "procs.h"
 
 #include <signal.h>
@@ -186,55 +187,60 @@ static bool case_gives_up(void)
     return finish("a process that waits gives up, and another one takes the slot", right, ": ");
 }
 
-static void stop_others(int proc, int sig)
+static void stop_others(int by, int proc, int sig)
 {
     int i;
 
-    for (i = 1; i < size; ++i) {
-        kill(pids[in_slot[i]], sig);
+    for (i = 0; i < size; ++i) {
+        if (i != by) {
+            kill(pids[in_slot[i]], sig);
+        }
     }
     kill(pids[proc], sig);
 }
 
-/* It was dropped, and asks again: as a process that waits. */
-static bool waits_again(int proc, int rank, int before)
+/* It was dropped, and asks again: as a process that waits. It may be a member all the same where another rank leads,
+ * which was told of it before. */
+static bool waits_again(int by, int proc, int rank, int before)
 {
-    while (times_told(in_slot[0], KVCL_EVENT_WAITING, rank) == before) {
+    while ((times_told(in_slot[by], KVCL_EVENT_WAITING, rank) == before) &&
+           ((by == 0) || (times_told(in_slot[by], KVCL_EVENT_JOINED, rank) == 0))) {
         usleep(1000); /* the alarm of each process bounds it */
     }
-    return is_quiet(proc, rank) && is_status(in_slot[0], ACTIVATE, UINT64_C(1) << rank, KVCL_OK) &&
-           dropped(in_slot[0], 0);
+    return ((by != 0) || is_quiet(proc, rank)) &&
+           is_status(in_slot[by], ACTIVATE, UINT64_C(1) << rank, KVCL_OK) && dropped(in_slot[by], 0);
 }
 
-/* It is stopped while it is activated, and so are the members that would decide, for longer than a process may be silent
- * that waits. It is a member afterwards, or was dropped and is none until another call names it. */
-static bool case_silent(void)
+/* It is stopped while member `by` activates it, and so are all others, for longer than a process may be silent that
+ * waits. It is a member afterwards, or was dropped, and is none until another call names it if `by` leads. */
+static bool case_silent(int by)
 {
     bool right;
     int  a, before;
 
-    setenv("KVCL_DEAD", "30s", 1); /* the members that are stopped stay members */
+    set_views(30000); /* the members that are stopped stay members */
     right = start(size + 1) && all_work();
     a     = right ? waiting(size) : -1;
     right = (a >= 0);
     if (right) {
-        proc_t *by = &shared->procs[in_slot[0]];
+        proc_t *caller = &shared->procs[in_slot[by]];
 
-        before = times_told(in_slot[0], KVCL_EVENT_WAITING, size);
-        stop_others(a, SIGSTOP);
-        by->what  = ACTIVATE;
-        by->among = UINT64_C(1) << size;
-        atomic_fetch_add(&by->asked, 1);
+        before = times_told(in_slot[by], KVCL_EVENT_WAITING, size);
+        stop_others(by, a, SIGSTOP);
+        caller->what  = ACTIVATE;
+        caller->among = UINT64_C(1) << size;
+        atomic_fetch_add(&caller->asked, 1);
         usleep(3500000);
-        stop_others(a, SIGCONT);
-        right = wait_for(&by->done, atomic_load(&by->asked)) && (atomic_load(&by->result) == KVCL_OK);
-        right = (right || fail("kvcl_comm_activate fails", atomic_load(&by->result))) &&
-                ((by->dropped == 0) || waits_again(a, size, before)) && is_status(a, SYNC, 0, KVCL_OK);
+        stop_others(by, a, SIGCONT);
+        right = wait_for(&caller->done, atomic_load(&caller->asked)) && (atomic_load(&caller->result) == KVCL_OK);
+        right = (right || fail("kvcl_comm_activate fails", atomic_load(&caller->result))) &&
+                ((caller->dropped == 0) || waits_again(by, a, size, before)) && is_status(a, SYNC, 0, KVCL_OK);
         in_slot[size] = a;
         right = right && all_see(bits_of()) && all_do(TALK) && all_do(BARRIER);
     }
-    unsetenv("KVCL_DEAD");
-    return finish("a process that is silent while it is activated", right, ": ");
+    set_views(STOPPED_MS);
+    return finish((by == 0) ? "a process that is silent while it is activated"
+                            : "a process that is silent while a rank activates it that does not lead", right, ": ");
 }
 
 int main(int argc, char **argv)
@@ -250,6 +256,7 @@ int main(int argc, char **argv)
     right = case_killed() && right;
     right = case_caller_killed() && right;
     right = case_gives_up() && right;
-    right = case_silent() && right;
+    right = case_silent(0) && right;
+    right = case_silent(1) && right;
     return right ? 0 : 1;
 }

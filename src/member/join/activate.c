@@ -3,8 +3,9 @@
  * (kvcl_comm_sync): kvcl_recover.h.
  *
  * Owns: rank->activated. Invariant: a process that a call has named becomes a member, however long that takes, while it
- * and this rank live: it asks again and again, and each time the machine is told (joins.c). One that the call has
- * dropped does not, unless another call names it. Locks: none is held on entry; the engine lock inside.
+ * and this rank live: it asks again and again, and each time the machine is told (joins.c). This rank
+ * forgets one that the call has dropped; another rank that leads, and that was told of it before, may propose it all the
+ * same. Locks: none is held on entry; the engine lock inside.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -107,7 +108,8 @@ static kvcl_status_t begin(kvcl_comm_h comm, const int *ranks, int n, const char
     return KVCL_OK;
 }
 
-/* Lock held. Should the process ask again, a call must name it again. */
+/* Lock held. Should the process ask again, a call must name it again. A leader that is another rank keeps what it was
+ * told. */
 static void give_up(kvcl_member_room_t *room, uint32_t slot)
 {
     kvcl_assert_locked(room->ctx);
