@@ -354,7 +354,11 @@ void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation,
     }
     kvcl_rankset_add(&dead, slot);
     kvcl_detect_prove(&views->detect, &dead, &news);
-    parted ? kvcl_rankset_join(&views->parted, &news) : kvcl_rankset_drop(&views->parted, &dead);
+    if (parted) {
+        kvcl_rankset_join(&views->parted, &news);
+    } else {
+        kvcl_rankset_drop(&views->parted, &dead);
+    }
     if (!kvcl_rankset_is_empty(&news)) {
         report_failed(views, &news);
         send_beats(views, now_ns);

@@ -54,7 +54,7 @@ typedef struct kvcl_view_msg {
     uint64_t             number, id;  /* the sender's view */
     uint64_t             stamp;       /* the sender's clock */
     uint64_t             echo;        /* the newest stamp of the receiver that the sender has; 0: none */
-    kvcl_rankset_t       dead;        /* proven, but for those that tell each member themselves */
+    kvcl_rankset_t       dead;        /* proven, but for those that tell of it themselves */
     kvcl_rankset_t       leaving;
     uint32_t             phase;       /* the sender's: rises with each change; odd: it warms up */
     uint64_t             accepted;    /* the ballot whose change the sender has accepted; 0: none */
@@ -125,7 +125,7 @@ typedef struct kvcl_views {
     kvcl_rankset_t          leaving; /* asked to go */
     kvcl_rankset_t          hushed;  /* no longer echoed */
     kvcl_rankset_t          failed;  /* told to the user */
-    kvcl_rankset_t          parted;  /* have said so themselves, and to each member */
+    kvcl_rankset_t          parted;  /* have said so themselves, to those linked to them */
     uint64_t                beat_ns;
     uint32_t                n_joins;
     kvcl_view_join_t        joins[KVCL_VIEW_JOINS]; /* asked for, by the leader */
@@ -166,8 +166,9 @@ bool kvcl_views_is_busy(const kvcl_views_t *views);
 void kvcl_views_send_view(kvcl_views_t *views, uint32_t to, uint64_t now_ns);
 
 /** The kernel says that this process has ended. A process that is no member is forgotten: call this again after a VIEW
- * in which it has joined. parted: it says so itself, to each member and after all else that it has sent them. Others
- * are not told of that: they may still have something of it to read. */
+ * in which it has joined. parted: it says so itself, to each member that it has a link to, after all else that it
+ * has sent it. Others are not told of that: they may still have something of it to read. A member whose link to it is
+ * being made again learns of its end by the kernel's word, or by its silence, after dead_ns. */
 void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, bool parted, uint64_t now_ns);
 
 /** A process asks to join in this slot, that is free or whose present process is to go. */

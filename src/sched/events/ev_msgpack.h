@@ -43,9 +43,10 @@ static inline size_t kvcl_mp_left(const kvcl_mp_t *mp)
 bool kvcl_mp_next(kvcl_mp_t *mp, kvcl_mp_item_t *item);
 /** Go past the next value with all it contains. @return false, as above. */
 bool kvcl_mp_skip(kvcl_mp_t *mp);
+/** The next value as a whole number of at most `most`, in any form that the format has. @return false: it is none. */
 bool kvcl_mp_u32_any(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p);
 
-/** The next value as a whole number of at most `most`. @return false: it is none. */
+/** The same, with the forms of most tokens inline. */
 static inline bool kvcl_mp_u32(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p)
 {
     const uint8_t *p    = mp->pos;

@@ -15,8 +15,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { LARGE_BYTES = 4 << 20 };
-enum { RECLAIM_FROM = 256, RECLAIM_EACH = 64 }; /* pieces retired, and calls, before a writer looks at the counters */
+enum {
+    LARGE_BYTES  = 4 << 20,
+    RECLAIM_FROM = 256, /* pieces retired before a writer looks at the counters */
+    RECLAIM_EACH = 64   /* calls before it does */
+};
 
 /* Random places of a large table are read: pages of 2 MiB spare most walks of the page table. A wish; calloc's memory
  * of this size is untouched yet. */
