@@ -144,7 +144,7 @@ struct kvcl_store {
     uint64_t           republish_cache; /* the position of the walk of pool/republish.c */
     uint32_t           republish_slot;
     struct kvcl_rehome *rehome;    /* pool/rehome.c; NULL until shards move */
-    kvcl_list_t        op_rpcs;    /* kvcl_rpc_t.link: cold/relist.c */
+    kvcl_list_t        op_rpcs;    /* kvcl_rpc_t.link: cold/relist.c, grow */
     struct kvcl_repair *repair;    /* NULL until a rank fails */
     kvcl_events_t      events;     /* changes of this rank's blocks */
     kvcl_list_t        followers;  /* follower_t.link: admin/follow.c */

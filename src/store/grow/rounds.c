@@ -82,7 +82,7 @@ static void ask(kvcl_rounds_t *rounds, uint32_t rank, const kvcl_part_t *part)
     rpc->arg  = rounds;
     rpc->done = on_answer;
     ++rounds->outstanding;
-    kvcl_rpc_post(rpc, (left != 0) ? left : 1, NULL);
+    kvcl_rpc_post(rpc, (left != 0) ? left : 1, &store->op_rpcs); /* kvcl_store_close ends it */
 }
 
 static bool have_answered(void *arg)
@@ -99,8 +99,8 @@ unsigned kvcl_rounds_ask(kvcl_rounds_t *rounds, const kvcl_part_t *part)
     find_peers(rounds);
     kvcl_lock(store->ctx);
     for (i = 0; i < store->n_ranks; ++i) {
-        rounds->ranks[i].asked = (i != store->me) && !rounds->ranks[i].over && kvcl_views_has(store, i) &&
-                                 (store->ranks[i].peer->state != KVCL_PEER_FAILED);
+        rounds->ranks[i].asked = !store->closing && (i != store->me) && !rounds->ranks[i].over &&
+                                 kvcl_views_has(store, i) && (store->ranks[i].peer->state != KVCL_PEER_FAILED);
         if (rounds->ranks[i].asked) {
             ++n;
             ask(rounds, i, part);

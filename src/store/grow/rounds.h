@@ -25,7 +25,7 @@ kvcl_status_t kvcl_rounds_open(kvcl_rounds_t *rounds, kvcl_store_h store, uint64
 void          kvcl_rounds_close(kvcl_rounds_t *rounds);
 
 /** No lock held. Asks each rank of this rank's view that is not over, and waits for all answers. part: of TAKE; NULL:
- * ASK. Returns how many were asked. */
+ * ASK. Returns how many were asked: 0 once the store is being closed, which ends a round at once. */
 unsigned kvcl_rounds_ask(kvcl_rounds_t *rounds, const kvcl_part_t *part);
 
 /** No lock held. A pause before the next round, no longer than the deadline. False: the deadline has passed. */
