@@ -98,7 +98,8 @@ KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *key
  * involved. It has no posting form, since it moves batch after batch and reads the second tier's file: a caller that
  * must not wait calls it in a thread of its own.
  * @return KVCL_OK (no block is left that only this rank has); KVCL_ERR_NO_SPACE (the other ranks are full, or there are
- *         none); KVCL_ERR_TIMED_OUT.
+ *         none: the sentence says how many blocks are left at least, and timeout_ns limits how many it counts);
+ *         KVCL_ERR_TIMED_OUT.
  */
 KVCL_API kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
     KVCL_MUST_CHECK;

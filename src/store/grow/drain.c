@@ -25,8 +25,10 @@ typedef struct drain {
     kvcl_send_t batch;
     uint64_t    moved;
     uint64_t    left;                 /* in this pass: blocks for which no rank has room */
-    uint64_t    all_left, left_bytes; /* of all sizes */
+    uint64_t    least;                /* what `left` was in the pass before */
+    uint64_t    all_left, left_bytes; /* of all sizes; at least so many */
     bool        missed; /* in this pass some blocks did not arrive */
+    bool        full;   /* no rank has room for a block of the size being moved */
     uint8_t     *skip;  /* one byte a rank: it takes none */
     uint64_t    room[]; /* by rank: bytes of blocks of the size being moved that it could take without evicting */
 } drain_t;
@@ -148,7 +150,7 @@ static void request_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t
     bool               answered;
 
     memset(drain->skip, 0, store->n_ranks); /* a rank without room for one size may have room for another */
-
+    drain->full = false;
     for (i = 0; i < store->n_ranks; ++i) {
         if ((i == store->me) || (again && store->ranks[i].leaving)) {
             continue;
@@ -195,6 +197,7 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
     }
     kvcl_unlock(store->ctx);
     if (!found) {
+        drain->full  = true;
         drain->left += batch->n;
         return KVCL_OK; /* the others of the pass are counted as well */
     }
@@ -215,9 +218,7 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
 /* The end of a pass: used blocks are tried again with all the others. */
 static kvcl_status_t end_pass(const kvcl_owner_t *pool, bool used, kvcl_status_t status, drain_t *drain)
 {
-    const bool full = (drain->left != 0) || drain->missed;
-
-    if ((status != KVCL_OK) || used || !full) {
+    if ((status != KVCL_OK) || used || ((drain->left == 0) && !drain->missed)) {
         return status;
     }
     drain->all_left   += drain->left;
@@ -225,6 +226,21 @@ static kvcl_status_t end_pass(const kvcl_owner_t *pool, bool used, kvcl_status_t
     return KVCL_ERR_NO_SPACE;
 }
 
+/* Blocks without room will not have any later: they are reported, as far as they have been counted. */
+static kvcl_status_t late(const kvcl_owner_t *pool, drain_t *drain)
+{
+    drain->left = (drain->left > drain->least) ? drain->left : drain->least;
+    return (drain->left != 0) ? end_pass(pool, false, KVCL_OK, drain) : KVCL_ERR_TIMED_OUT;
+}
+
+static void begin_pass(drain_t *drain, uint64_t least)
+{
+    drain->missed = false;
+    drain->least  = least;
+    drain->left   = 0;
+}
+
+/* Once no rank has room, the used blocks are left to the second pass, which then only counts. */
 static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline, drain_t *drain)
 {
     kvcl_store_h  store  = pool->store;
@@ -232,11 +248,10 @@ static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline
     uint32_t      slot   = 0, first;
     uint64_t      tenant;
 
-    drain->missed = false;
-    drain->left   = 0;
-    while ((status == KVCL_OK) && (slot < pool->slots.n)) {
+    begin_pass(drain, used ? 0 : drain->left);
+    while ((status == KVCL_OK) && (slot < pool->slots.n) && !(used && drain->full)) {
         if (kvcl_deadline_passed(deadline)) {
-            return KVCL_ERR_TIMED_OUT;
+            return late(pool, drain);
         }
         first = slot;
         kvcl_lock(store->ctx);
@@ -283,11 +298,10 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
     kvcl_status_t status = KVCL_OK;
     uint64_t      it     = 0, first = 0;
 
-    drain->missed = false;
-    drain->left   = 0;
+    begin_pass(drain, 0);
     while ((status == KVCL_OK) && (store->cold != NULL) && next_of_tier(pool, &it, &drain->batch)) {
         if (kvcl_deadline_passed(deadline)) {
-            return KVCL_ERR_TIMED_OUT;
+            return late(pool, drain);
         }
         if ((keep_single(store, &drain->batch) == KVCL_OK) && (drain->batch.n != 0)) {
             status = move_batch(pool, 0, deadline, drain);
@@ -337,9 +351,9 @@ static kvcl_status_t failed(const drain_t *drain, kvcl_status_t status)
     const unsigned long long moved = drain->moved, left = drain->all_left, bytes = drain->left_bytes;
 
     if ((status == KVCL_ERR_NO_SPACE) && (left != 0)) {
-        return kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, %llu of %llu bytes in all have not: no other "
-                         "rank's pool has free room for them, and none evicts for them: remove blocks, or open ranks "
-                         "with more dram_bytes", moved, left, bytes);
+        return kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, at least %llu blocks (%llu bytes) have not:"
+                         " no other rank's pool has room for them, and none evicts for them: remove blocks, or open "
+                         "ranks with more dram_bytes", moved, left, bytes);
     }
     return kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s; call it again%s", moved,
                      kvcl_status_text(status), (status == KVCL_ERR_TIMED_OUT) ? ", or give a longer timeout_ns" : "");
@@ -365,9 +379,7 @@ static kvcl_status_t drain_rank(kvcl_store_h store, uint64_t *moved_p, const kvc
     kvcl_lock(store->ctx);
     store->draining = true;
     kvcl_unlock(store->ctx);
-    if (store->pool != NULL) {
-        status = drain_all(store->pool, deadline, drain);
-    }
+    status = (store->pool != NULL) ? drain_all(store->pool, deadline, drain) : KVCL_OK;
     status = (status == KVCL_OK) ? KVCL_OK : failed(drain, status);
     if (moved_p != NULL) {
         *moved_p = drain->moved;
