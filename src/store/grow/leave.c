@@ -85,7 +85,8 @@ static kvcl_status_t not_taken(const kvcl_rounds_t *rounds, uint32_t rank)
                      "them (%s): call it again, or with more time", rank, kvcl_status_text(status));
 }
 
-/* No other rank is to have what this one has: all others leave too, or the store is being closed. */
+/* No other rank is to have what this one has: all others leave too, this rank still comes to the store, or the store is
+ * being closed. */
 static bool is_alone(kvcl_store_h store)
 {
     bool alone;
@@ -104,7 +105,8 @@ static bool have_moved(void *arg)
     return store->closing || store->views->over || !kvcl_grow_others_stay(store);
 }
 
-static kvcl_status_t give_shards(kvcl_store_h store, uint64_t deadline_ns)
+/* *given_p: the others have the shards; else (KVCL_OK) none of them was to have them. */
+static kvcl_status_t give_shards(kvcl_store_h store, uint64_t deadline_ns, bool *given_p)
 {
     uint32_t      left = 0;
     bool          sure = false;
@@ -129,7 +131,8 @@ static kvcl_status_t give_shards(kvcl_store_h store, uint64_t deadline_ns)
         }
     }
     kvcl_rounds_close(&rounds);
-    if ((status == KVCL_OK) && !kvcl_engine_wait(store->ctx, have_moved, store, deadline_ns)) {
+    *given_p = (status == KVCL_OK) && (left == store->n_ranks);
+    if (*given_p && !kvcl_engine_wait(store->ctx, have_moved, store, deadline_ns)) {
         status = kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards have not moved to the other ranks in the time given: "
                            "call it again, or with more time");
     }
@@ -234,9 +237,10 @@ static kvcl_status_t hand_over(kvcl_store_h store, uint64_t deadline_ns)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     uint64_t           moved  = 0, left;
-    kvcl_status_t      status = (store->views != NULL) ? give_shards(store, deadline_ns) : KVCL_OK;
+    bool               given  = true;
+    kvcl_status_t      status = (store->views != NULL) ? give_shards(store, deadline_ns, &given) : KVCL_OK;
 
-    if ((status != KVCL_OK) || is_alone(store)) {
+    if ((status != KVCL_OK) || !given || is_alone(store)) {
         return status;
     }
     left              = kvcl_deadline_left(deadline_ns);
