@@ -52,7 +52,8 @@ static uint32_t take_answers(kvcl_rounds_t *rounds, bool *sure_p)
             continue;
         }
         *sure_p = true;
-        if ((rank->part.flags & KVCL_PART_LEAVES) && !known->leaves && (known->incarnation != 0)) {
+        if ((rank->part.flags & KVCL_PART_LEAVES) && !known->leaves && (known->incarnation != 0) &&
+            (rank->part.hello.incarnation == known->incarnation)) { /* the process that takes part, no later one */
             kvcl_views_rank_comes(store, i, known->incarnation, true);
         }
     }
