@@ -118,12 +118,13 @@ KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_M
  * Before it asks to go, it hands over its stores: its shards of the directory move to other ranks, which gets do not
  * notice, and blocks of its pool that no other rank has move as by kvcl_store_drain(). It then waits, for 10 s at most,
  * until blocks that are wanted in several copies have these without it. If something cannot be moved in the time given,
- * it stays: the error sentence says what. Other ranks evict nothing for it. Blocks of a cache that the program itself
- * publishes are not moved. If all other ranks of a store leave as well, nothing is.
+ * it stays: the error sentence says what. Other ranks evict no blocks to make room for those of this rank. Blocks of a
+ * cache that the program itself publishes are not moved. If all other ranks of a store leave as well, nothing is.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
  * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded);
- *         KVCL_ERR_INVALID_PARAM. An error of a hand-over, such as KVCL_ERR_TIMED_OUT or KVCL_ERR_NO_SPACE (the sentence
- *         has the number of blocks that are left, and their bytes): it stays a member, without the event. KVCL_ERR_TIMED_OUT and KVCL_ERR_NO_QUORUM after the event: it has asked, and goes later.
+ *         KVCL_ERR_INVALID_PARAM. An error of a hand-over, such as KVCL_ERR_TIMED_OUT or KVCL_ERR_NO_SPACE (the
+ *         sentence says how many blocks are left at least, and their bytes): it stays a member, without the event.
+ *         KVCL_ERR_TIMED_OUT and KVCL_ERR_NO_QUORUM after the event: it has asked, and goes later.
  */
 KVCL_API kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns) KVCL_MUST_CHECK;
 

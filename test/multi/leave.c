@@ -1,6 +1,6 @@
 /*
- * Living ranks that go: one leaves, all leave, one is deactivated (kvcl_leave, kvcl_comm_deactivate); or all end after a
- * barrier, at once. Ranks are forked here, and write what they saw into memory that all share.
+ * Living ranks that go: one leaves, all leave, one is deactivated (kvcl_leave, kvcl_comm_deactivate); or all end after
+ * a barrier, at once. Ranks are forked here, and write what they saw into memory that all share.
  *   leave RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
  */
 #include "start_ranks.h"

@@ -1,13 +1,14 @@
 /*
- * Ranks that leave a job with stores (kvcl_leave), in bad luck. Ranks are forked here, and write what they saw into
- * memory that all share.
+ * Ranks that leave a job with stores (kvcl_leave), while others fail, close or have no room. Ranks are forked here, and
+ * write what they saw into memory that all share.
  *   leave_stores [CASE]   prints "ok NAME" for each case; exit 1 if one failed
  *
  * all      all ranks of a store leave at once: nobody is left to have their shards, and none waits for that
  * struck   two ranks leave, and the one that stays is killed meanwhile
- * closed   one of three stores is closed while the rank hands it over: the other two are handed over all the same
+ * closed   one of three stores is closed while the rank hands it over, and another rank is silent: it is freed soon,
+ *          and the other two are handed over all the same
  * early    before the ranks have met: an error, and the rank stays
- * full     the others have no room: an error with numbers, and the rank stays
+ * full     the others have no room: an error with numbers, also if time runs out as they are counted; the rank stays
  */
 #include "grow_keys.h"
 #include "start_ranks.h"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Stores to which processes come, and that ranks leave, while others put and get, and are killed.
-# Then ranks that leave in bad luck (leave_stores).
+# Before them, ranks that leave while others fail, close or have no room (leave_stores).
 #   gate   each case once, over shared memory or TCP
 #   night  each case over both, 5 seeds
 # TEST_TIMEOUT: 1800

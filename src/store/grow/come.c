@@ -92,8 +92,8 @@ static kvcl_status_t late(const kvcl_rounds_t *rounds, const char *what)
     const uint32_t rank = open_rank(rounds);
 
     if (rank == rounds->store->n_ranks) {
-        return kvcl_fail(KVCL_ERR_TIMED_OUT, "kvcl_store_open: other ranks have different stores open over these ranks: "
-                         "close all but one, or open the others on this rank too before they are needed");
+        return kvcl_fail(KVCL_ERR_TIMED_OUT, "kvcl_store_open: other ranks have different stores open over these "
+                         "ranks: close all but one, or open the others on this rank too");
     }
     return kvcl_fail(KVCL_ERR_TIMED_OUT, "kvcl_store_open: rank %u %s in the time given (KVCL_TIMEOUT): %s", rank, what,
                      kvcl_status_text(rounds->ranks[rank].status));

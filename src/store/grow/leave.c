@@ -33,7 +33,7 @@ static void mark_others(kvcl_rounds_t *rounds)
 }
 
 /* Lock held. After a round. The first rank that has not taken it; n_ranks: all have. An answer tells whether the other
- * rank leaves as well. This rank itself does as they do. */
+ * rank leaves as well. If one has taken it, or no shard moves, this rank marks itself as leaving, too. */
 static uint32_t take_answers(kvcl_rounds_t *rounds, bool *sure_p)
 {
     kvcl_store_h store = rounds->store;
@@ -75,8 +75,8 @@ static kvcl_status_t not_taken(const kvcl_rounds_t *rounds, uint32_t rank)
     const kvcl_status_t status = rounds->ranks[rank].status;
 
     if (rank == rounds->store->me) {
-        return kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards still move, and no other rank of this one's view answers: "
-                         "call it again, or with more time");
+        return kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards still move, and no other rank of this one's view "
+                         "answers: call it again, or with more time");
     }
     if (is_refusal(status)) {
         return kvcl_fail(status, "rank %u refuses to take the shards of a store: %s: KVCL_VIEWS and the store's "
@@ -257,8 +257,8 @@ static kvcl_status_t hand_over(kvcl_store_h store, uint64_t deadline_ns)
     return status;
 }
 
-/* Holds the store that was opened next after `last` (NULL: the first one), and lets go of `last`, which its hold has
- * kept in the list. */
+/* Holds the store that was opened next after `last` (NULL: the first one). Then it releases `last`: the caller's hold
+ * has kept that store in the list. */
 static kvcl_store_h hold_next(kvcl_store_room_t *room, kvcl_context_h ctx, kvcl_store_h last)
 {
     kvcl_store_h store, found = NULL;

@@ -56,7 +56,9 @@ bool kvcl_grow_others_stay(const struct kvcl_store *store)
 
     kvcl_assert_locked(store->ctx);
     for (i = 0; i < store->n_ranks; ++i) {
-        if ((i != store->me) && (store->views->moves.ranks[i].incarnation != 0) && !store->views->moves.ranks[i].leaves) {
+        const kvcl_moves_rank_t *rank = &store->views->moves.ranks[i];
+
+        if ((i != store->me) && (rank->incarnation != 0) && !rank->leaves) {
             return true;
         }
     }
