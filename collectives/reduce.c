@@ -42,7 +42,7 @@ static inline uint16_t f16_out(float x)
 /* ---- one function for each type and operation ---- */
 
 /* T: the element. P: the type to compute in; _in and _out convert. _expr: of x and y, the two operands. */
-#define REDUCE(_name, _target, T, P, _in, _out, _expr)                                                                         \
+#define REDUCE(_name, _target, T, P, _in, _out, _expr)                                                                 \
     _target static inline T _name##_one(T a, T b)                                                                     \
     {                                                                                                                 \
         const P x = _in(a), y = _in(b);                                                                               \

@@ -1,6 +1,6 @@
 /*
- * The meeting point of ranks that are threads of one process: the calls of a kvcl_oob_t. A test sets the number of ranks
- * with pthread_barrier_init(&board_all, NULL, n), and board.n to 0 before they meet anew.
+ * The meeting point of ranks that are threads of one process: the calls of a kvcl_oob_t. A test sets the number of
+ * ranks with pthread_barrier_init(&board_all, NULL, n), and board.n to 0 before they meet anew.
  */
 #ifndef KVCL_TEST_BOARD_H
 #define KVCL_TEST_BOARD_H

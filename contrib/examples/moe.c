@@ -190,8 +190,8 @@ static uint64_t agree(model_t *m, uint64_t may)
     return flags;
 }
 
-/* Fetches what this rank's slots get by the placement, from the ranks that have it by the present one. @return the ranks
- * that have agreed; GO_ON: nothing is missing anywhere. Until kvcl_ep_settle the old map serves. */
+/* Fetches what this rank's slots get by the placement, from the ranks that have it by the present one. @return the
+ * ranks that have agreed; GO_ON: nothing is missing anywhere. Until kvcl_ep_settle the old map serves. */
 static uint64_t fetch(model_t *m, const int32_t *next, kvcl_ep_move_t *moves, uint32_t *blocks, size_t *n_p)
 {
     size_t missing;

@@ -32,7 +32,8 @@ static void print_line(const shared_t *shared, unsigned ranks)
     }
     printf("step %6llu  view %llu  alive %llu of %u  %6llu tokens/s  lost %.4f of a token's weight  wrong %llu\n",
            (unsigned long long)atomic_load(&first->steps), (unsigned long long)atomic_load(&first->view),
-           (unsigned long long)atomic_load(&first->alive), (unsigned)atomic_load(&first->ranks), (unsigned long long)(all - tokens),
+           (unsigned long long)atomic_load(&first->alive),
+           (unsigned)atomic_load(&first->ranks), (unsigned long long)(all - tokens),
            (all > tokens) ? (double)(lacking - lost) / 1e6 / (double)(all - tokens) : 0.0, (unsigned long long)wrong);
     fflush(stdout);
     tokens = all;

@@ -1,7 +1,7 @@
 /*
  * A rank that the nemesis attacks (contrib/nemesis/run). It puts blocks, gets blocks of all ranks, and takes part in
- * steps: an allgather over the ranks that are left, then agreement, and a shrink where the step failed. Each line of its
- * output is a JSON object; each line of its input a command:
+ * steps: an allgather over the ranks that are left, then agreement, and a shrink where the step failed. Each line of
+ * its output is a JSON object; each line of its input a command:
  *   hold          end the steps at the same one as the others
  *   check S L N   get the blocks 0 to N - 1 of life L of slot S, and count their copies
  *   quit          leave the job
@@ -150,7 +150,8 @@ static void check(rank_t *rank, uint32_t slot, uint32_t life, uint32_t n)
         }
         single  += (blocks_copies(&rank->blocks, &name) < 2);
     }
-    printf("{\"what\": \"checked\", \"slot\": %" PRIu32 ", \"life\": %" PRIu32 ", \"n\": %" PRIu32 ", \"missing\": %" PRIu32
+    printf("{\"what\": \"checked\", \"slot\": %" PRIu32 ", \"life\": %" PRIu32 ", \"n\": %" PRIu32 ", \"missing\": "
+           "%" PRIu32
            ", \"single\": %" PRIu32 ", \"some\": [", slot, life, n, missing, single);
     for (i = 0; (i < missing) && (i < 8); ++i) {
         printf("%s%" PRIu32, (i == 0) ? "" : ", ", some[i]);
@@ -255,7 +256,8 @@ static kvcl_status_t agree(rank_t *rank, uint64_t *flags)
     uint64_t      began = now_ns();
     kvcl_status_t status = kvcl_comm_agree(rank->comm, flags, DECIDE_S * SECOND);
 
-    blocks_ended(&rank->blocks, &rank->blocks.agree, "agree", (status == KVCL_ERR_RANK_FAILED) ? KVCL_OK : status, began,
+    blocks_ended(&rank->blocks, &rank->blocks.agree, "agree", (status == KVCL_ERR_RANK_FAILED) ? KVCL_OK : status,
+                 began,
                  DECIDE_S * SECOND);
     end_if_out(rank, status);
     if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED)) {

@@ -51,8 +51,8 @@ enum {
     /* No progress thread: operations move only inside kvcl calls that wait, and in kvcl_progress(). Peers that need
      * this rank's CPU (the served path) wait as well. */
     KVCL_INIT_NO_THREAD = 1u << 0,
-    /* A rank that is alone (boot "self") and has no secret_file: its secret is the user's own, $HOME/.kvcl/secret, which
-     * is created if it is not there, in place of a random one. So contexts of one user that are started apart can
+    /* A rank that is alone (boot "self") and has no secret_file: its secret is the user's own, $HOME/.kvcl/secret,
+     * which is created if it is not there, in place of a random one. So contexts of one user that are started apart can
      * connect. Other boots ignore it. */
     KVCL_INIT_USER_SECRET = 1u << 1
 };

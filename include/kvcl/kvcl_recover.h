@@ -107,11 +107,11 @@ KVCL_API kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, 
 
 /**
  * Processes that have joined in these slots become members (KVCL_JOIN_WAITS=yes, the same on all ranks). Such a process
- * has met all members when KVCL_EVENT_WAITING tells of it, here and at the others. Its kvcl_init() has returned. It is in
- * no view, so all its operations with other ranks end with KVCL_ERR_RANK_FAILED; it may load what it needs meanwhile,
- * and ends its waiting with kvcl_comm_sync(). One member calls this, or several with the same ranks; the view that comes
- * next has them all, on all ranks. Without KVCL_JOIN_WAITS processes become members by themselves. Blocks; not from a
- * callback.
+ * has met all members when KVCL_EVENT_WAITING tells of it, here and at the others. Its kvcl_init() has returned. It is
+ * in no view, so all its operations with other ranks end with KVCL_ERR_RANK_FAILED; it may load what it needs
+ * meanwhile, and ends its waiting with kvcl_comm_sync(). One member calls this, or several with the same ranks; the
+ * view that comes next has them all, on all ranks. Without KVCL_JOIN_WAITS processes become members by themselves.
+ * Blocks; not from a callback.
  * @param ranks, n  numbers in comm. One that is a member already is left alone. One in whose slot no process waits, or
  *                  whose process has ended as this rank knows, is in result->dropped. A process that ends at that
  *                  moment may be a member for a moment, and fail. A dropped one may become a member all the same if the
@@ -127,10 +127,10 @@ KVCL_API kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, in
                                           kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
 
 /**
- * Wait until the view of this rank has all that is pending as far as this rank knows: no member has failed or leaves, no
- * process that this rank has activated still waits, and, in a process that has joined, a member has activated it and all
- * of its view know. Local: the others need not call it, and if nothing is pending it returns at once. Blocks; not from a
- * callback.
+ * Wait until the view of this rank has all that is pending as far as this rank knows: no member has failed or leaves,
+ * no process that this rank has activated still waits, and, in a process that has joined, a member has activated it and
+ * all of its view know. Local: the others need not call it, and if nothing is pending it returns at once. Blocks; not
+ * from a callback.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER; 0 checks once.
  * @param [out] result  filled on KVCL_OK; dropped: the ranks of comm that are no members. NULL: not wanted.
  * @return KVCL_OK; KVCL_ERR_TIMED_OUT; KVCL_ERR_NO_QUORUM; KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_BUSY (this

@@ -264,7 +264,7 @@ KVCL_API kvcl_status_t kvcl_store_get(kvcl_store_h store, const kvcl_key_t *keys
  * The call verifies what kvcl_store_get verifies. A checksum covers a whole block, so each block is fetched whole into
  * memory of the library; its generation and checksum are compared there, and the part is copied afterwards. So wrong
  * bytes are never returned, and the bytes of a block that fails are not written at all. A part saves no transfer: put
- * what is often read alone under a key of its own. The library allocates at most 32 MiB, or one block if that is larger.
+ * what is often read alone under a key of its own. The library allocates at most 32 MiB, or one larger block.
  *
  * KVCL_LAYERWISE: all n blocks are fetched and verified, then written layer by layer, in rising order, and
  * kvcl_req_layer_wait() returns when all bytes of a layer are in place: a model can begin with its first layers while

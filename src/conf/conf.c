@@ -22,7 +22,7 @@ static const char *const wire_names[] = {"auto", "plain", "aead", "ucx", NULL};
 
 const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_BOOT", "auto", STRING, boot, 0, 0, NULL,
-        "how ranks meet: auto, pmix, tcp (a rendezvous address), join (a running job), oob (the program's own callbacks), self"),
+        "how ranks meet: auto, pmix, tcp (a rendezvous address), join (a running job), oob (own callbacks), self"),
     ROW("KVCL_RENDEZVOUS", NULL, STRING, rendezvous, 0, 0, NULL,
         "tcp://host:port where the ranks of a job meet when no launcher started them"),
     ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "this rank, with KVCL_RENDEZVOUS; -1: in order of arrival"),

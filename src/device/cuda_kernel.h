@@ -1,4 +1,5 @@
-/* Made by contrib/ci/cuda-kernel of cuda_kernel.cu, sha256 09604770bc547a671c91965c7834d57ba255d653ee63c433959e799c23bfcd78. */
+/* Made by contrib/ci/cuda-kernel of cuda_kernel.cu:
+ * sha256 09604770bc547a671c91965c7834d57ba255d653ee63c433959e799c23bfcd78. */
 static const char kernel_ptx[] =
     ".version 6.0\n"
     ".target sm_50\n"

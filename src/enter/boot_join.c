@@ -2,8 +2,8 @@
  * A process that joins a running job: KVCL_JOIN=host:port[,host:port...], the ports of members (KVCL_JOIN_AT). Any of
  * them answers which slot the process gets, and who the members are; the rest of joining is src/member's.
  *
- * Owns the last answer, whose addresses are the members' blobs. A slot that no member has has no blob. What it waits for
- * ends at the deadline: a member that answers nothing, a slot whose process is about to be excluded.
+ * Owns the last answer, whose addresses are the members' blobs. A slot that no member has has no blob. What it waits
+ * for ends at the deadline: a member that answers nothing, a slot whose process is about to be excluded.
  */
 #include "config.h"
 #include "boot/boot.h"

@@ -1,6 +1,6 @@
 /*
- * Requests to connect that wait: for an accept, or, answered by an accept that has ended since, for CONFIRM and the next
- * accept. Lists in the order of arrival, bounded in all and of one peer. Engine lock held everywhere.
+ * Requests to connect that wait: for an accept, or, answered by an accept that has ended since, for CONFIRM and the
+ * next accept. Lists in the order of arrival, bounded in all and of one peer. Engine lock held everywhere.
  */
 #ifndef KVCL_JOIN_HELD_H
 #define KVCL_JOIN_HELD_H

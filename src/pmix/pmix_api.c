@@ -1,6 +1,6 @@
 /*
- * The functions of PMIx (pmix_api.h). The library stays loaded: its threads may run until the process ends. The table is
- * filled once, under a mutex, and constant from then on.
+ * The functions of PMIx (pmix_api.h). The library stays loaded: its threads may run until the process ends. The table
+ * is filled once, under a mutex, and constant from then on.
  *
  * A function that the process exports already is taken from there: of an MPI that has PMIx of its own, or of a test.
  */

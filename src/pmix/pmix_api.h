@@ -1,7 +1,7 @@
 /*
- * PMIx as a table of its functions, filled by dlopen("libpmix.so.2") when a rank first meets others by PMIx: the library
- * links no part of PMIx, so a program or a Python wheel starts where it is not installed. Only these functions are
- * called, and none of pmix.h's macros, which call others in each version of PMIx.
+ * PMIx as a table of its functions, filled by dlopen("libpmix.so.2") when a rank first meets others by PMIx: the
+ * library links no part of PMIx, so a program or a Python wheel starts where it is not installed. Only these functions
+ * are called, and none of pmix.h's macros, which call others in each version of PMIx.
  */
 #ifndef KVCL_PMIX_PMIX_API_H
 #define KVCL_PMIX_PMIX_API_H
@@ -26,7 +26,7 @@ typedef struct kvcl_pmix_api {
 #undef KVCL_PMIX_MEMBER
 } kvcl_pmix_api_t;
 
-/** Fills kvcl_pmix; idempotent, any thread. @return KVCL_ERR_UNSUPPORTED: there is no libpmix.so.2, or it is too old. */
+/** Fills kvcl_pmix; idempotent, any thread. @return KVCL_ERR_UNSUPPORTED: no libpmix.so.2, or too old a one. */
 kvcl_status_t kvcl_pmix_load(void) KVCL_MUST_CHECK;
 
 /** Constant once kvcl_pmix_load has succeeded. */

@@ -1,6 +1,6 @@
 /*
- * kvcl_context_stats and kvcl_context_address: a context's counters and its address. Locks: the engine lock, but for what
- * is counted without it and what does not change.
+ * kvcl_context_stats and kvcl_context_address: a context's counters and its address. Locks: the engine lock, but for
+ * what is counted without it and what does not change.
  */
 #include "config.h"
 #include "base/error.h"

@@ -105,8 +105,8 @@ kvcl_req_t   *kvcl_req_find(struct kvcl_context *ctx, uint64_t id, const kvcl_re
 /** Engine lock held: stop it with KVCL_ERR_RANK_FAILED when this peer fails, and name the peer in sentences. */
 void kvcl_req_watch(kvcl_req_t *req, struct kvcl_peer *peer);
 
-/** Engine lock held, right after its start: it ends with KVCL_ERR_REVOKED when the communicator of this id is revoked, also
- * if it was a moment ago. 0: of none. */
+/** Engine lock held, right after its start: it ends with KVCL_ERR_REVOKED when the communicator of this id is revoked,
+ * also if it was a moment ago. 0: of none. */
 void kvcl_req_bind(kvcl_req_t *req, uint64_t comm);
 /** Engine lock held: stop all that are bound to this communicator. */
 void kvcl_req_stop_bound(struct kvcl_context *ctx, uint64_t comm, kvcl_status_t status);

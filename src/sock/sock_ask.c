@@ -117,7 +117,8 @@ static kvcl_status_t read_answer(asking_t *asking)
 static kvcl_status_t ask(asking_t *asking, const struct sockaddr_storage *at, socklen_t at_len, bool *again_p)
 {
     const kvcl_sock_tuning_t tuning = {0};
-    kvcl_sock_side_t   side = {.secret = asking->question->secret, .wire = KVCL_SOCK_AEAD, .cipher = kvcl_aead_preferred()};
+    kvcl_sock_side_t   side = {.secret = asking->question->secret, .wire = KVCL_SOCK_AEAD,
+                               .cipher = kvcl_aead_preferred()};
     kvcl_sock_stream_t *stream = &asking->stream;
     kvcl_status_t      status  = kvcl_random_bytes(side.id, sizeof(side.id));
 

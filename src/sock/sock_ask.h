@@ -1,6 +1,6 @@
 /*
- * Asking at a port (sock_port.h): connects, proves the secret in both directions, sends a question and reads the answer.
- * Nothing that arrives is read before the other side has proven the secret.
+ * Asking at a port (sock_port.h): connects, proves the secret in both directions, sends a question and reads the
+ * answer. Nothing that arrives is read before the other side has proven the secret.
  */
 #ifndef KVCL_SOCK_SOCK_ASK_H
 #define KVCL_SOCK_SOCK_ASK_H

@@ -92,8 +92,8 @@ void kvcl_agree_join(kvcl_agree_t *agree);
 /** This rank's view, from now on. */
 void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t *members);
 
-/** This rank gives to the next round, whose number is returned; 0: it is not known yet (agree->round tells). The last one has been decided. ops->decided may be
- * called meanwhile. */
+/** This rank gives to the next round, whose number is returned; 0: it is not known yet (agree->round tells). The last
+ * one has been decided. ops->decided may be called meanwhile. */
 uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, const kvcl_rankset_t *acked);
 
 /** A message of a rank of the group; one that does not fit is dropped. */

@@ -217,7 +217,8 @@ START_TEST(interfaces_that_carry_nothing_are_refused)
     freeifaddrs(all);
     setenv("KVCL_NET", " ,,", 1); /* names nothing, as if it were not set */
     REFUSED(INVALID_PARAM, "KVCL_PATH=tcp needs KVCL_NET", kvcl_init(&p, &out.ctx));
-    setenv("KVCL_NET", "lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo",
+    setenv("KVCL_NET",
+           "lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo,lo",
            1);
     REFUSED(INVALID_PARAM, "33 interfaces", kvcl_init(&p, &out.ctx));
     setenv("KVCL_NET", "lo", 1);

@@ -38,9 +38,11 @@ START_TEST(following_refuses_what_is_wrong_and_says_so)
             kvcl_store_events(store, 1, 0, 0, events, sizeof(*events), 4, &out.n, NULL));
     REFUSED(UNKNOWN_RANK, "rank is -1", kvcl_store_events(store, -1, 0, 0, events, sizeof(*events), 4, &out.n, NULL));
     REFUSED(STALE, "rank 0", kvcl_store_events(store, 0, 12, 0, events, sizeof(*events), 4, &out.n, NULL));
-    REFUSED(INVALID_PARAM, "store is NULL", kvcl_store_list(NULL, 0, &cursor, items, sizeof(*items), 4, &out.n, NULL, NULL));
+    REFUSED(INVALID_PARAM, "store is NULL",
+            kvcl_store_list(NULL, 0, &cursor, items, sizeof(*items), 4, &out.n, NULL, NULL));
     REFUSED(INVALID_PARAM, "cursor", kvcl_store_list(store, 0, NULL, items, sizeof(*items), 4, &out.n, NULL, NULL));
-    REFUSED(INVALID_PARAM, "cap is 0", kvcl_store_list(store, 0, &cursor, items, sizeof(*items), 0, &out.n, NULL, NULL));
+    REFUSED(INVALID_PARAM, "cap is 0",
+            kvcl_store_list(store, 0, &cursor, items, sizeof(*items), 0, &out.n, NULL, NULL));
     REFUSED(INVALID_PARAM, "rank 0", kvcl_store_list(store, 0, &odd, items, sizeof(*items), 4, &out.n, NULL, NULL));
     REFUSED(UNKNOWN_RANK, "rank is 3",
             kvcl_store_list(store, 3, &cursor, items, sizeof(*items), 4, &out.n, NULL, NULL));
@@ -283,7 +285,8 @@ START_TEST(a_failed_put_of_values_says_which_and_what_to_do)
     REFUSED(NO_SPACE, "kvcl_store_put_values: value 0 of 1, 8192 bytes, key ",
             kvcl_store_put_value(store, keys, buf, sizeof(buf), NULL, &out.req));
     REFUSED(NO_SPACE, "dram_bytes", kvcl_store_put_value(store, keys, buf, sizeof(buf), NULL, &out.req));
-    REFUSED(NO_SPACE, "kvcl_store_put_values: value 1 of 2", kvcl_store_put_values(store, keys, 2, two, NULL, &out.req));
+    REFUSED(NO_SPACE, "kvcl_store_put_values: value 1 of 2",
+            kvcl_store_put_values(store, keys, 2, two, NULL, &out.req));
     REFUSED(NO_SPACE, "kvcl_store_upsert_values: value 1 of 2",
             kvcl_store_upsert_values(store, keys, 2, two, NULL, &out.req));
     REFUSED(NO_SPACE, "the heads of 20 values: 20 blocks",

@@ -198,7 +198,8 @@ static void fence_of_gets(cf_t *cf)
     if (cf->rank == 0) {
         kvcl_context_stats_t stats = KVCL_CONTEXT_STATS_INIT;
         KVCL_TRY(kvcl_context_stats(cf->ctx, &stats));
-        printf("     fence over %s: %" PRIu64 " gets, %" PRIu64 " whole, %" PRIu64 " stopped, %" PRIu64 " late frames\n",
+        printf("     fence over %s: %" PRIu64 " gets, %" PRIu64 " whole, %" PRIu64 " stopped, %" PRIu64 " late "
+               "frames\n",
                cf->path, tally.rounds, tally.ok, tally.stopped, stats.late);
         fflush(stdout);
         /* in one process a copy ends before most stops arrive: none need arrive in time */
@@ -370,7 +371,8 @@ static void used_again_at_once(cf_t *cf)
     kvcl_layout_t layout = KVCL_LAYOUT_NHD(.layers = 4, .kv = 1, .blocks = REUSE_BUFFERS, .tokens = 1, .heads = 1,
                                            .head_dim = REUSE_BYTES / 4, .elem_bytes = 1,
                                            .block_stride = REUSE_BYTES, .layer_stride = REUSE_BYTES / 4);
-    reuse_t       r = {.mapped = cf_mem(cf, REUSE_BYTES, true, KVCL_READ), .served = cf_mem(cf, REUSE_BYTES, false, KVCL_READ),
+    reuse_t       r = {.mapped = cf_mem(cf, REUSE_BYTES, true, KVCL_READ),
+                       .served = cf_mem(cf, REUSE_BYTES, false, KVCL_READ),
                        .ours = cf_cache(cf, "reuse", &layout, true), .theirs = cf_cache(cf, "reuse 2", &layout, false)};
     way_t         way;
 

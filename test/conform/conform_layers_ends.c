@@ -18,7 +18,8 @@ uint32_t le_below(kvcl_rand_t *rnd, uint32_t n)
 le_what_t le_draw(kvcl_rand_t *same, bool large)
 {
     le_what_t what = {.layers = 1 + le_below(same, large ? LE_LAYERS_MAX : 12), .blocks = 1 + le_below(same, 24),
-                   .tokens = 1 + le_below(same, 16), .heads = 1 + le_below(same, 6), .head_bytes = 32u << le_below(same, 3)};
+                   .tokens = 1 + le_below(same, 16), .heads = 1 + le_below(same, 6), .head_bytes = 32u << le_below(same,
+                                                                                                                   3)};
 
     return what;
 }
@@ -30,9 +31,11 @@ le_end_t le_new(cf_t *cf, const le_what_t *what, bool ours)
     uint32_t before = le_below(&cf->rnd, 4), heads_before = le_below(&cf->rnd, 3), i, j, id;
     le_end_t    end    = {.n = what->layers};
 
-    end.layout = KVCL_LAYOUT_NHD(.flags = KVCL_LAYOUT_PER_LAYER, .layers = before + what->layers + le_below(&cf->rnd, 3),
+    end.layout = KVCL_LAYOUT_NHD(.flags = KVCL_LAYOUT_PER_LAYER,
+                                 .layers = before + what->layers + le_below(&cf->rnd, 3),
                                  .blocks = 64, .tokens = what->tokens,
-                                 .heads = heads_before + what->heads + le_below(&cf->rnd, 3), .head_dim = what->head_bytes,
+                                 .heads = heads_before + what->heads + le_below(&cf->rnd,
+                                                                                3), .head_dim = what->head_bytes,
                                  .elem_bytes = 1);
     end.layout.order = le_below(&cf->rnd, 2) ? KVCL_ORDER_HND : KVCL_ORDER_NHD;
     snprintf(name, sizeof(name), "layers %u", atomic_fetch_add(&made, 1));
@@ -52,7 +55,8 @@ le_end_t le_new(cf_t *cf, const le_what_t *what, bool ours)
     return end;
 }
 
-static char *run_at(const le_end_t *end, const le_what_t *what, uint32_t layer, uint32_t block, uint32_t plane, uint32_t token,
+static char *run_at(const le_end_t *end, const le_what_t *what, uint32_t layer, uint32_t block, uint32_t plane,
+                    uint32_t token,
                     uint32_t head)
 {
     size_t d = what->head_bytes, heads = end->layout.heads, tokens = what->tokens, in;

@@ -488,7 +488,8 @@ static const cf_case_t cases[] = {
 };
 
 static const cf_config_t configs[] = {
-    {"loop", false, 3, 0}, {"loop", false, 3, CF_OVERTAKE}, {"shm", false, 2, 0}, {"shm", true, 3, 0}, {"tcp", false, 2, 0},
+    {"loop", false, 3, 0}, {"loop", false, 3, CF_OVERTAKE}, {"shm", false, 2, 0}, {"shm", true, 3, 0}, {"tcp", false, 2,
+                                                                                                        0},
     {"tcp", true, 3, 0},   {"tcp", true, 2, CF_LANE}, {"tcp", true, 2, KVCL_INIT_NO_THREAD},     {NULL, false, 0, 0},
 };
 

@@ -216,7 +216,8 @@ static kvcl_store_h open_store(cf_t *cf)
     return store;
 }
 
-/* Gets the other rank's blocks into slots from 26 on. True if neither rank has served a byte of it; both ranks agree. */
+/* Gets the other rank's blocks into slots from 26 on. True if neither rank has served a byte of it; both ranks agree.
+ * */
 static bool got_natively(cf_t *cf, cf_cache_t *cache, kvcl_store_h store)
 {
     uint32_t             other = (uint32_t)(1 - cf->rank) * STORE_KEYS, ids[STORE_KEYS], i;

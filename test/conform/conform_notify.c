@@ -254,7 +254,8 @@ static void communicators_are_apart(cf_t *cf)
         kvcl_recv_info_t info = KVCL_RECV_INFO_INIT;
         char             got[8];
         CF_OK(cf, kvcl_notify_recv(other, got, sizeof(got), &info, LONG_NS));
-        CF_CHECK(cf, (info.bytes == 5) && (info.source == cf->size - 1 - cf_before(cf)) && (memcmp(got, "other", 5) == 0));
+        CF_CHECK(cf, (info.bytes == 5) && (info.source == cf->size - 1 - cf_before(cf)) &&
+                 (memcmp(got, "other", 5) == 0));
     }
     cf_fence(cf);
     kvcl_comm_free(other); /* rank 0 has not taken its own */

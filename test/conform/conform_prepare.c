@@ -145,7 +145,8 @@ static void prepared_slices(cf_t *cf)
 /* What is refused, and where: when preparing, when posting, or by the request. A refused call has changed nothing. */
 static void prepared_refusals(cf_t *cf)
 {
-    kvcl_layout_t      layout = KVCL_LAYOUT_NHD(.layers = 2, .blocks = 4, .tokens = 4, .heads = 2, .head_dim = 8, .elem_bytes = 2);
+    kvcl_layout_t      layout = KVCL_LAYOUT_NHD(.layers = 2, .blocks = 4, .tokens = 4, .heads = 2, .head_dim = 8,
+                                                .elem_bytes = 2);
     cf_cache_t         cache = cf_cache(cf, "c", &layout, true);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_sel_t         all = {0}, layers = {.layers = {1, 3}};

@@ -291,7 +291,8 @@ static void slices(cf_t *cf)
 static void refused_by_the_peer(cf_t *cf)
 {
     static const uint32_t two[] = {0, 1}, far[] = {0, 40};
-    kvcl_layout_t small = KVCL_LAYOUT_BYTES(4, 512), big = KVCL_LAYOUT_BYTES(4, 1024), many = KVCL_LAYOUT_BYTES(64, 512);
+    kvcl_layout_t small = KVCL_LAYOUT_BYTES(4, 512), big = KVCL_LAYOUT_BYTES(4, 1024);
+    kvcl_layout_t many = KVCL_LAYOUT_BYTES(64, 512);
     cf_cache_t    cache = cf_cache(cf, "small", &small, true), other = cf_cache(cf, "big", &big, false);
     cf_cache_t    more = cf_cache(cf, "many", (cf->rank == 0) ? &many : &small, true);
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;

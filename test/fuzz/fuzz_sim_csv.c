@@ -1,6 +1,6 @@
 /*
- * kvcl_sim's reader of CSV traces on any bytes: what it accepts is within the limits, what it refuses has a sentence and
- * leaves nothing.
+ * kvcl_sim's reader of CSV traces on any bytes: what it accepts is within the limits, what it refuses has a sentence
+ * and leaves nothing.
  */
 #include "config.h"
 #include "tools/sim/work/work.h"

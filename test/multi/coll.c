@@ -267,7 +267,8 @@ static void bcast_of_part_of_each_block(void)
     void          *mem;
     kvcl_cache_h  cache = make_cache("part", 4, 0, &mem);
     size_t        len = kvcl_cache_block_bytes(cache), i;
-    kvcl_sel_t    sel = {.blocks = ids, .n_blocks = 8, .layers = {first, first + 2}, .heads = {first * 2, first * 2 + 2}};
+    kvcl_sel_t    sel = {.blocks = ids, .n_blocks = 8, .layers = {first, first + 2},
+                         .heads = {first * 2, first * 2 + 2}};
     unsigned char *buf = malloc(len);
     kvcl_req_h    req = NULL;
 
@@ -360,8 +361,10 @@ static void different_shapes_are_an_error(void)
 {
     uint32_t      ids[4] = {0, 1, 2, 3};
     kvcl_sel_t    sel = {.blocks = ids, .n_blocks = 4};
-    kvcl_layout_t a = KVCL_LAYOUT_NHD(.layers = 2, .blocks = 8, .tokens = 16, .heads = 4, .head_dim = 64, .elem_bytes = 2);
-    kvcl_layout_t b = KVCL_LAYOUT_NHD(.layers = 2, .blocks = 8, .tokens = 32, .heads = 2, .head_dim = 64, .elem_bytes = 2);
+    kvcl_layout_t a = KVCL_LAYOUT_NHD(.layers = 2, .blocks = 8, .tokens = 16, .heads = 4, .head_dim = 64,
+                                      .elem_bytes = 2);
+    kvcl_layout_t b = KVCL_LAYOUT_NHD(.layers = 2, .blocks = 8, .tokens = 32, .heads = 2, .head_dim = 64,
+                                      .elem_bytes = 2);
     kvcl_cache_h  cache = NULL;
     kvcl_req_h    req   = NULL;
     kvcl_status_t status;
@@ -373,7 +376,8 @@ static void different_shapes_are_an_error(void)
         status       = finish(kvcl_bcast(world, 0, cache, &sel, NULL, &req), &req);
         req          = NULL;
         CHECK((status == KVCL_ERR_BAD_LAYOUT) || (!odd && (size > 2) && (status == KVCL_OK)));
-        CHECK(!odd || (strstr(kvcl_last_error(), (turn == 0) ? "heads is 4 on rank" : "selects 4 blocks, this rank 3") !=
+        CHECK(!odd ||
+              (strstr(kvcl_last_error(), (turn == 0) ? "heads is 4 on rank" : "selects 4 blocks, this rank 3") !=
                        NULL));
         CHECK(barrier(world) == KVCL_OK);
     }

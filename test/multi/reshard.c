@@ -173,8 +173,10 @@ static int move(const part_t *part, uint32_t heads)
     params.heads          = heads;
     params.source.tp      = (uint32_t)m;
     params.destination.tp = (uint32_t)n;
-    status = is_source() ? kvcl_reshard_plan_source(&params, (uint32_t)rank, steps, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n_steps)
-                         : kvcl_reshard_plan(&params, (uint32_t)(rank - m), steps, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n_steps);
+    status = is_source() ? kvcl_reshard_plan_source(&params, (uint32_t)rank, steps, sizeof(kvcl_reshard_step_t),
+                                                    RANKS_MAX, &n_steps)
+                         : kvcl_reshard_plan(&params, (uint32_t)(rank - m), steps, sizeof(kvcl_reshard_step_t),
+                                             RANKS_MAX, &n_steps);
     good = ok(status, "kvcl_reshard_plan");
     for (i = 0; good && (i < n_steps); ++i) {
         good = post(part, &steps[i], &reqs[i]);

@@ -231,7 +231,8 @@ void test_tenants(world_t *w)
     size_t            n = 0, i, of_nine = 0;
 
     quotas(w, store, cache);
-    CHECK(w, (kvcl_store_list(store, w->rank, &cursor, items, sizeof(*items), POOL, &n, NULL, NULL) == KVCL_OK) && (n == POOL),
+    CHECK(w, (kvcl_store_list(store, w->rank, &cursor, items, sizeof(*items), POOL, &n, NULL, NULL) == KVCL_OK) &&
+          (n == POOL),
           "%zu listed",
           n);
     for (i = 0; i < n; ++i) {

@@ -116,7 +116,8 @@ static void waiting(world_t *w, kvcl_store_h store, kvcl_cache_h cache, follower
     size_t             n = 9;
     kvcl_req_h         req;
 
-    CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000, &event, sizeof(event), 1, &n, NULL) == KVCL_OK) && (n == 0),
+    CHECK(w, (kvcl_store_events(store, f->rank, f->seq, 20000000, &event, sizeof(event), 1, &n, NULL) == KVCL_OK) &&
+          (n == 0),
           "nothing happens, and %zu came", n);
     sync_all(w);
     if (w->rank % 2 == 0) { /* even ranks put, the others wait; on a single rank none waits */
@@ -142,12 +143,18 @@ static void errors(world_t *w, kvcl_store_h store, follower_t *f)
     uint64_t           cursor = 5;
     size_t             n;
 
-    CHECK(w, kvcl_store_events(store, f->rank, 1ull << 40, 0, &event, sizeof(event), 1, &n, NULL) == KVCL_ERR_STALE, "of the future");
-    CHECK(w, kvcl_store_events(store, f->rank, 0, 0, &event, sizeof(event), 1, &n, NULL) == KVCL_ERR_STALE, "of long ago");
-    CHECK(w, kvcl_store_events(store, w->size, 0, 0, &event, sizeof(event), 1, &n, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank %d", w->size);
-    CHECK(w, kvcl_store_events(store, 0, 0, 0, &event, sizeof(event), 0, &n, NULL) == KVCL_ERR_INVALID_PARAM, "no room");
-    CHECK(w, kvcl_store_list(store, -1, &cursor, &item, sizeof(item), 1, &n, NULL, NULL) == KVCL_ERR_UNKNOWN_RANK, "rank -1");
-    CHECK(w, kvcl_store_list(store, f->rank, &cursor, &item, sizeof(item), 1, &n, NULL, NULL) == KVCL_ERR_INVALID_PARAM, "cursor 5");
+    CHECK(w, kvcl_store_events(store, f->rank, 1ull << 40, 0, &event, sizeof(event), 1, &n, NULL) == KVCL_ERR_STALE,
+          "of the future");
+    CHECK(w, kvcl_store_events(store, f->rank, 0, 0, &event, sizeof(event), 1, &n, NULL) == KVCL_ERR_STALE,
+          "of long ago");
+    CHECK(w, kvcl_store_events(store, w->size, 0, 0, &event, sizeof(event), 1, &n, NULL) == KVCL_ERR_UNKNOWN_RANK,
+          "rank %d", w->size);
+    CHECK(w, kvcl_store_events(store, 0, 0, 0, &event, sizeof(event), 0, &n, NULL) == KVCL_ERR_INVALID_PARAM,
+          "no room");
+    CHECK(w, kvcl_store_list(store, -1, &cursor, &item, sizeof(item), 1, &n, NULL, NULL) == KVCL_ERR_UNKNOWN_RANK,
+          "rank -1");
+    CHECK(w, kvcl_store_list(store, f->rank, &cursor, &item, sizeof(item), 1, &n, NULL, NULL) == KVCL_ERR_INVALID_PARAM,
+          "cursor 5");
 }
 
 void test_events(world_t *w)
@@ -188,7 +195,8 @@ void test_events(world_t *w)
         CHECK(w, f.has[i] == has[i], "key %u: followed %d, listed %d (%u events, %u snapshots)", i, f.has[i], has[i],
               f.events, f.snapshots);
     }
-    CHECK(w, (f.events > STEPS / 2) && (f.evicted != 0) && (f.snapshots != 0), "%u events, %u of evictions, %u snapshots",
+    CHECK(w, (f.events > STEPS / 2) && (f.evicted != 0) && (f.snapshots != 0),
+          "%u events, %u of evictions, %u snapshots",
           f.events, f.evicted, f.snapshots);
     errors(w, store, &f);
     sync_all(w);
@@ -217,7 +225,8 @@ void test_followers(world_t *w)
     kvcl_unlock(w->ctx);
     sync_all(w);
     KVCL_TRY(kvcl_context_stats(w->ctx, &before));
-    CHECK(w, (kvcl_store_events(store, next, 0, 200000000, &event, sizeof(event), 1, &n, NULL) == KVCL_OK) && (n == 0), "%zu events",
+    CHECK(w, (kvcl_store_events(store, next, 0, 200000000, &event, sizeof(event), 1, &n, NULL) == KVCL_OK) && (n == 0),
+          "%zu events",
           n);
     KVCL_TRY(kvcl_context_stats(w->ctx, &after));
     CHECK(w, after.ops - before.ops < 20, "%llu questions", (unsigned long long)(after.ops - before.ops));
@@ -259,7 +268,8 @@ static void *wait_on(void *arg)
         }
     } else if (kvcl_store_rank_stats(waiter->store, waiter->rank, &stats, NULL) == KVCL_OK) {
         atomic_store(&waiter->ready, true);
-        (void)!kvcl_store_events(waiter->store, waiter->rank, stats.events, 60000000000u, &event, sizeof(event), 1, &n, NULL);
+        (void)!kvcl_store_events(waiter->store, waiter->rank, stats.events, 60000000000u, &event, sizeof(event), 1, &n,
+                                 NULL);
     }
     return NULL;
 }

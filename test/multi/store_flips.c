@@ -1,7 +1,7 @@
 /*
  * Bytes that differ from those stored: a pool of one block that every put rewrites while others read it
- * (STORE_CYCLES=10000000 for the long run), and bits that flip in a holder's memory, in a get of one block and in one that
- * is larger than the caches. A get returns the right bytes or finds no block.
+ * (STORE_CYCLES=10000000 for the long run), and bits that flip in a holder's memory, in a get of one block and in one
+ * that is larger than the caches. A get returns the right bytes or finds no block.
  */
 #include "store_test.h"
 

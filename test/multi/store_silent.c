@@ -183,7 +183,9 @@ static void statistics(me_t *me)
     }
     CHECK(me, kvcl_store_rank_stats(me->store, VICTIM, &one, NULL) == KVCL_ERR_TIMED_OUT, "one");
     CHECK(me, strstr(kvcl_last_error(), "rank 3") != NULL, "who is not named");
-    CHECK(me, kvcl_store_list(me->store, VICTIM, &cursor, items, sizeof(*items), 8, &n, NULL, NULL) == KVCL_ERR_TIMED_OUT, "list");
+    CHECK(me,
+          kvcl_store_list(me->store, VICTIM, &cursor, items, sizeof(*items), 8, &n, NULL, NULL) == KVCL_ERR_TIMED_OUT,
+          "list");
     CHECK(me, kvcl_store_quota(me->store, -1, 77, 1 << 20, NULL) == KVCL_ERR_TIMED_OUT, "quota");
     CHECK(me, kvcl_store_quota(me->store, 1, 77, 0, NULL) == KVCL_OK, "quota of one");
 }

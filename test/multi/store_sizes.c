@@ -110,7 +110,8 @@ void test_sizes(world_t *w)
         kvcl_key_t key = key_at((uint64_t)w->rank, s, 1);
         caches[s] = make_sized(w, "sizes", s);
         status    = put_one(store, caches[s], &key, 2, &copies);
-        CHECK(w, status == KVCL_OK, "a block of %llu bytes: %s", (unsigned long long)sizes[s], kvcl_status_text(status));
+        CHECK(w, status == KVCL_OK, "a block of %llu bytes: %s", (unsigned long long)sizes[s],
+              kvcl_status_text(status));
         CHECK(w, copies == ((w->size > 1) ? 2 : 1), "%u copies", copies);
     }
     sync_all(w);

@@ -114,7 +114,8 @@ static bool listed(world_t *w, kvcl_store_h store, const char *what)
         } while ((hit < KEYS) && keep_waiting(&until));
         if (hit < KEYS) {
             kvcl_store_stats_t stats = stats_of(store);
-            CHECK(w, false, "%s: %zu of %d keys of rank %d are listed; my tier: %llu blocks, %llu bad", what, hit, KEYS, r,
+            CHECK(w, false, "%s: %zu of %d keys of rank %d are listed; my tier: %llu blocks, %llu bad", what, hit, KEYS,
+                  r,
                   (unsigned long long)stats.nvme_blocks, (unsigned long long)stats.nvme_bad);
             return false;
         }

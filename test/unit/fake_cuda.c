@@ -83,7 +83,8 @@ static CUresult run_kernel(const op_t *op, int device)
     }
     for (i = 0; (i < op->len) && (result == CUDA_SUCCESS); ++i) {
         if (list[i].len > 0) {
-            result = move(fake_cuda_for_kernel(list[i].dst, list[i].len, device), fake_cuda_for_kernel(list[i].src, list[i].len, device),
+            result = move(fake_cuda_for_kernel(list[i].dst, list[i].len, device),
+                          fake_cuda_for_kernel(list[i].src, list[i].len, device),
                           list[i].len);
         }
         ++stats.pieces;
@@ -464,7 +465,8 @@ static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
     CUresult result;
 
     if ((current() == NULL) || (current()->device != stream->device) || (f != (CUfunction)(void *)&function_object) ||
-        (gx == 0) || (gy != 1) || (gz != 1) || (bx != 128) || (by != 1) || (bz != 1) || (shared != 0) || (extra != NULL)) {
+        (gx == 0) || (gy != 1) || (gz != 1) || (bx != 128) || (by != 1) || (bz != 1) || (shared != 0) ||
+            (extra != NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_lock(&fake_cuda_lock);

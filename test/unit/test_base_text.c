@@ -110,14 +110,16 @@ END_TEST
 START_TEST(sizes_and_times_are_read_and_written)
 {
     static const struct { const char *text; uint64_t value; } sizes[] = {
-        {"0", 0}, {"17", 17}, {"64K", 65536}, {"4KiB", 4096}, {"4kb", 4096}, {"2G", UINT64_C(2) << 30}, {"1.5M", 1572864},
+        {"0", 0}, {"17", 17}, {"64K", 65536}, {"4KiB", 4096}, {"4kb", 4096}, {"2G", UINT64_C(2) << 30},
+        {"1.5M", 1572864},
         {" 3 T ", UINT64_C(3) << 40}, {"unlimited", KVCL_UNLIMITED}, {"inf", KVCL_UNLIMITED}, {"12b", 12}
     };
     static const struct { const char *text; uint64_t value; } times[] = {
         {"10ms", 10000000}, {"2s", 2000000000}, {"500us", 500000}, {"3", 3000000000}, {"0.5", 500000000}, {"7ns", 7},
         {"2m", UINT64_C(120000000000)}, {"1h", UINT64_C(3600000000000)}, {"unlimited", KVCL_UNLIMITED}
     };
-    static const char *const bad[] = {"", "K", "-1", "1X", "1 2", "0x10", "1e3", ".5", "99999999999999999999", "20000000T",
+    static const char *const bad[] = {"", "K", "-1", "1X", "1 2", "0x10", "1e3", ".5", "99999999999999999999",
+                                      "20000000T",
                                       "unlimitedK"};
     char     buf[32];
     uint64_t value;

@@ -128,7 +128,8 @@ END_TEST
 
 START_TEST(bad_arguments_are_refused_with_their_variable)
 {
-    static const char *const bad_urls[] = {"127.0.0.1:1", "tcp://127.0.0.1", "tcp://127.0.0.1:0", "tcp://:5", "tcp://h:99999"};
+    static const char *const bad_urls[] = {"127.0.0.1:1", "tcp://127.0.0.1", "tcp://127.0.0.1:0", "tcp://:5",
+                                           "tcp://h:99999"};
     kvcl_boot_params_t       params     = KVCL_BOOT_PARAMS_INIT;
     kvcl_boot_t             *boot       = NULL;
     size_t                   i;
@@ -324,7 +325,8 @@ START_TEST(ranks_meet_by_the_callers_callbacks)
     }
     run_all(ranks, RANKS);
     all_met(ranks, RANKS);
-    ck_assert_int_eq(store.count, RANKS + 1 + 2 * (RANKS - 1)); /* one set per rank, the job's, and two for each secret */
+    /* one set per rank, the job's, and two for each secret */
+    ck_assert_int_eq(store.count, RANKS + 1 + 2 * (RANKS - 1));
     for (i = 0; i < store.count; ++i) { /* who reads the store does not learn the secret */
         ck_assert_ptr_null(memmem(store.pairs[i].val, store.pairs[i].len, ranks[0].secret, KVCL_SHA256_LEN));
     }

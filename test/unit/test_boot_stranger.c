@@ -84,7 +84,8 @@ END_TEST
 static kvcl_boot_server_t *serve_two(uint64_t hello_ns)
 {
     static const uint8_t      secret[32] = {5};
-    kvcl_boot_server_params_t params     = {.listen_fd = listen_here(), .size = 2, .secret = secret, .hello_ns = hello_ns};
+    kvcl_boot_server_params_t params     = {.listen_fd = listen_here(), .size = 2, .secret = secret,
+                                            .hello_ns = hello_ns};
     kvcl_boot_server_t       *server     = NULL;
 
     ck_assert_int_eq(fcntl(params.listen_fd, F_SETFL, O_NONBLOCK), 0);
@@ -94,7 +95,8 @@ static kvcl_boot_server_t *serve_two(uint64_t hello_ns)
 
 static int connect_here(void)
 {
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int                fd = socket(AF_INET, SOCK_STREAM, 0);
 
     ck_assert_int_eq(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0);

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { CASES = 20000, MESSAGES_MAX = 6, DATA_MAX = 300, ROOM = MESSAGES_MAX * (8 + KVCL_BUNDLE_HDR_MAX + DATA_MAX + 8) };
+enum { CASES = 20000, MESSAGES_MAX = 6, DATA_MAX = 300,
+       ROOM = MESSAGES_MAX * (8 + KVCL_BUNDLE_HDR_MAX + DATA_MAX + 8) };
 
 static kvcl_rand_t rnd;
 

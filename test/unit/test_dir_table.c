@@ -476,7 +476,8 @@ START_TEST(a_torn_window_is_copied_again)
         torn += (n == -1);
         entry[i / 8] ^= (unsigned char)(1u << (i % 8));
     }
-    ck_assert_uint_ge(torn, KVCL_DIR_ENTRY_BYTES * 8 - 66); /* all but the key's first word, and two bits of the state */
+    /* all but the key's first word, and two bits of the state */
+    ck_assert_uint_ge(torn, KVCL_DIR_ENTRY_BYTES * 8 - 66);
     close_table();
 }
 END_TEST

@@ -141,7 +141,8 @@ static void both_views(const kvcl_reshard_params_t *p, size_t *loads)
         total += n;
         for (j = 0; j < n; ++j) {
             ck_assert_uint_eq(steps[j].destination, i);
-            ck_assert_int_eq(kvcl_reshard_plan_source(p, steps[j].source, other, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n_other), KVCL_OK);
+            ck_assert_int_eq(kvcl_reshard_plan_source(p, steps[j].source, other, sizeof(kvcl_reshard_step_t), RANKS_MAX,
+                                                      &n_other), KVCL_OK);
             for (k = 0, found = 0; k < n_other; ++k) {
                 found += (memcmp(&other[k], &steps[j], sizeof(steps[j])) == 0);
             }
@@ -173,7 +174,8 @@ static void move_all(const kvcl_reshard_params_t *p, const kind_t *kind)
     }
     for (i = 0; i < n_ranks(&p->destination); ++i) {
         make_cache(&mine, kind, &p->destination, p->layers, p->heads, i);
-        ck_assert_msg(kvcl_reshard_plan(p, i, steps, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n) == KVCL_OK, "%s", kvcl_last_error());
+        ck_assert_msg(kvcl_reshard_plan(p, i, steps, sizeof(kvcl_reshard_step_t), RANKS_MAX, &n) == KVCL_OK, "%s",
+                      kvcl_last_error());
         for (j = 0, bytes = 0; j < n; ++j) {
             bytes += move(&mine, &sources[steps[j].source], &steps[j]);
         }
@@ -209,7 +211,8 @@ START_TEST(every_pair_of_sizes_moves_every_byte_once)
                 p.source.tp = m;
                 p.destination.tp = d;
                 if (!placeable(p.heads, m) || !placeable(p.heads, d)) {
-                    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, &step, sizeof(kvcl_reshard_step_t), 1, &n), KVCL_ERR_INVALID_PARAM);
+                    ck_assert_int_eq(kvcl_reshard_plan(&p, 0, &step, sizeof(kvcl_reshard_step_t), 1, &n),
+                                     KVCL_ERR_INVALID_PARAM);
                     ck_assert_ptr_nonnull(strstr(kvcl_last_error(), "one must divide the other"));
                     ++refused;
                     continue;

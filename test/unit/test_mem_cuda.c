@@ -61,7 +61,8 @@ END_TEST
 
 START_TEST(a_pointer_says_whose_it_is)
 {
-    char          *first = fake_cuda_malloc(0, 8192), *again = fake_cuda_malloc(0, 8192), *pool = fake_cuda_malloc(1, 8192);
+    char          *first = fake_cuda_malloc(0, 8192), *again = fake_cuda_malloc(0, 8192);
+    char          *pool = fake_cuda_malloc(1, 8192);
     kvcl_copier_t *a, *b, *c;
 
     ck_assert_int_eq(kvcl_copier_open(KVCL_MEM_CUDA, first, 8192, &a), KVCL_OK);
@@ -253,8 +254,8 @@ START_TEST(small_pieces_go_many_at_once)
 }
 END_TEST
 
-/* Inside a device the kernel takes large pieces too, in chunks for many blocks of threads; to pages of the host it takes
- * pieces that are copies of their own to pinned memory. */
+/* Inside a device the kernel takes large pieces too, in chunks for many blocks of threads; to pages of the host it
+ * takes pieces that are copies of their own to pinned memory. */
 START_TEST(the_kernel_takes_what_pays_for_each_memory)
 {
     enum { N = 16, LEN = 65536 };

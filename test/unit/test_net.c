@@ -1,6 +1,6 @@
 /*
- * KVCL_NET: which of its names are interfaces and which are RDMA ports, over a tree like that of /sys; and the port of a
- * socket.
+ * KVCL_NET: which of its names are interfaces and which are RDMA ports, over a tree like that of /sys; and the port of
+ * a socket.
  */
 #include "config.h"
 #include "test_base.h"

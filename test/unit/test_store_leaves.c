@@ -1,6 +1,6 @@
 /*
- * A rank that leaves (store/grow/leave.c): it gives no shards of a store that it still comes to, and ignores the mark of
- * a process other than the one it knows. Two ranks of one process with views; a test sets what a rank knows.
+ * A rank that leaves (store/grow/leave.c): it gives no shards of a store that it still comes to, and ignores the mark
+ * of a process other than the one it knows. Two ranks of one process with views; a test sets what a rank knows.
  */
 #include "config.h"
 #include "base/clock.h"

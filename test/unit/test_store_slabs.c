@@ -494,7 +494,8 @@ END_TEST
 
 START_TEST(what_makes_no_sense_is_refused)
 {
-    static const uint64_t twice[2] = {8, 8}, zero[2] = {8, 0}, large[2] = {8, 1000}, many[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    static const uint64_t twice[2] = {8, 8}, zero[2] = {8, 0}, large[2] = {8, 1000},
+                          many[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     kvcl_slabs_t slabs;
     uint64_t     mem[512];
 

@@ -6,8 +6,8 @@
  * In a file with a key every block that is read has the bytes that were put: forged checksums do not help.
  *
  * HOSTILE_ROUNDS sets the number of files without a key, and as many with one (default 300); TEST_RING=night: 5,000, so
- * that there are 10,000 in all. At night they are in shared memory: a disk that other work keeps busy would need minutes
- * for their syncs.
+ * that there are 10,000 in all. At night they are in shared memory: a disk that other work keeps busy would need
+ * minutes for their syncs.
  * TEST_TIMEOUT: 1200
  */
 #include "config.h"

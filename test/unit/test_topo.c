@@ -227,7 +227,8 @@ START_TEST(this_machine_is_read)
     here = kvcl_topo_here(topo, 1);
     ck_assert_int_ge(here.core, 0);
     topo->ops->bound_nodes(topo, &nodes);
-    ck_assert_msg((here.numa < 0) || kvcl_nodeset_has(&nodes, here.numa), "runs on node %d, bound elsewhere", here.numa);
+    ck_assert_msg((here.numa < 0) || kvcl_nodeset_has(&nodes, here.numa), "runs on node %d, bound elsewhere",
+                  here.numa);
     memset(area, 1, len);
     numa = kvcl_topo_address_numa(topo, area);
     ck_assert_uint_lt(kvcl_topo_describe(topo, text, sizeof(text)), sizeof(text));

@@ -4,8 +4,8 @@
  *
  * Owns: rank->activated. Invariant: a process that a call has named becomes a member, however long that takes, while it
  * and this rank live: it asks again and again, and each time the machine is told (joins.c). This rank
- * forgets one that the call has dropped; another rank that leads, and that was told of it before, may propose it all the
- * same. Locks: none is held on entry; the engine lock inside.
+ * forgets one that the call has dropped; another rank that leads, and that was told of it before, may propose it all
+ * the same. Locks: none is held on entry; the engine lock inside.
  */
 #include "config.h"
 #include "base/clock.h"

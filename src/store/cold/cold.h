@@ -190,7 +190,7 @@ void           kvcl_notes_report(kvcl_cold_t *cold);
 
 /** A pool block was published. */
 void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum);
-/** Lock held. The homes of keys have changed: what is in the tier is listed again. Has it been? cold NULL: nothing is. */
+/** Lock held. The homes of keys have changed: what the tier has is listed again. Has it been? cold NULL: nothing is. */
 void          kvcl_cold_list_again(kvcl_cold_t *cold);
 bool          kvcl_cold_is_listed(const kvcl_cold_t *cold);
 /** A pool block is evicted. True: its homes are notified of that once they list the block in the tier. */

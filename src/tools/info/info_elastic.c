@@ -55,7 +55,8 @@ void info_elastic(elastic_fn_t fn, void *arg)
 {
     fn(arg, "unix socket", try_unix(), "a process of this host that ends is known at once");
     fn(arg, "pidfd", try_pidfd(), "the same where a child still holds its socket; needed by KVCL_FENCE=kill");
-    fn(arg, "futex_waitv", try_futex_waitv(), "the same before it has freed its memory, which takes long with many GiB");
+    fn(arg, "futex_waitv", try_futex_waitv(),
+       "the same before it has freed its memory, which takes long with many GiB");
 }
 
 typedef struct chosen {

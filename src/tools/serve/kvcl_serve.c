@@ -130,7 +130,8 @@ static cli_result_t parse(options_t *opt, int argc, char **argv)
          "in this file; %r is the rank", 0, 0},
         {"client-buffer", CLI_SIZE, &opt->client_buffer, "SIZE", "memory through which a client moves blocks "
          "(default 32M)", 1, UINT64_C(1) << 40},
-        {"join", CLI_STRING, &opt->join, "ADDRESS[,ADDRESS...]", "join a running job through these members, and come to "
+        {"join", CLI_STRING, &opt->join, "ADDRESS[,ADDRESS...]",
+         "join a running job through these members, and come to "
          "the store that they have open", 0, 0},
         {"drain", CLI_COUNT, &opt->drain, "SECONDS", "time limit for moving blocks away at the end (default 30)", 1,
          86400},

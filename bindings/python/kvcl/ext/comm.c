@@ -66,12 +66,12 @@ static PyObject *comm_join(PyObject *cls, PyObject *args)
     uint64_t      ns;
     int           accept;
 
-    if (!PyArg_ParseTuple(args, "OzpO:_join", &arg, &address, &accept, &timeout) || (kvpy_call_timeout(timeout, &ns) != 0) ||
-        ((comm = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL)) {
+    if (!PyArg_ParseTuple(args, "OzpO:_join", &arg, &address, &accept, &timeout) ||
+        (kvpy_call_timeout(timeout, &ns) != 0) || ((comm = kvpy_obj_arg(arg, kvpy_comm_type, NULL)) == NULL)) {
         return NULL;
     }
-    KVPY_CALL(comm, status,
-              accept ? kvcl_comm_accept(comm->handle, ns, &inter) : kvcl_comm_connect(comm->handle, address, ns, &inter));
+    KVPY_CALL(comm, status, accept ? kvcl_comm_accept(comm->handle, ns, &inter)
+                                   : kvcl_comm_connect(comm->handle, address, ns, &inter));
     return (status == KVCL_OK) ? kvpy_obj_new((PyTypeObject *)cls, KVPY_COMM, comm->ctx, inter)
                                : kvpy_raise(status, NULL);
 }
@@ -176,7 +176,7 @@ static PyMethodDef make_methods[] = {
     {"_create", comm_create, METH_VARARGS | METH_CLASS, "_create(parent, ranks)"},
     {"_join", comm_join, METH_VARARGS | METH_CLASS, "_join(comm, address, accept, timeout)"},
     {"path", comm_path, METH_O,
-     "How this rank reaches another: 'mapped (posix)', 'served (tcp/lo plain)', ... Connects if there is no connection."},
+     "How this rank reaches another: 'mapped (posix)', 'served (tcp/lo plain)', ... Connects if it is not connected."},
     {"_memory", comm_memory, METH_O, "_memory(rank)"},
     {"_rank_state", comm_rank_state, METH_O, "_rank_state(rank)"},
     {"_notify", kvpy_comm_notify, METH_VARARGS, "_notify(request, rank, bytes, timeout)"},

@@ -390,10 +390,10 @@ static PyMethodDef methods[] = {
     {"_abandon", context_abandon, METH_NOARGS, "Leave the job whatever is still used; at exit."},
     {"_address", context_address, METH_NOARGS, "This context's address as text."},
     {"fileno", context_fileno, METH_NOARGS,
-     "A descriptor that is readable when a request has completed, or, without a progress thread, when there is something "
+     "A descriptor, readable when a request has completed, or, without a progress thread, when there is something "
      "to do; await does what is needed."},
     {"_arm", context_arm, METH_NOARGS,
-     "Before sleeping on fileno(): whether there is nothing left to do; if there is, look at requests and call it again."},
+     "Before sleeping on fileno(): whether nothing is left to do; if not, look at requests and call it again."},
     {"progress", context_progress, METH_NOARGS,
      "Move everything that can move; how many requests completed. Needed only with progress_thread=False."},
     {"stats", context_stats, METH_NOARGS, "Counters of this context, a dict."},

@@ -326,7 +326,8 @@ void kvpy_oob_clear(kvpy_ctx_t *ctx);
 /* ---- the parts of the module ---- */
 extern PyMethodDef kvpy_query_methods[]; /* of the module */
 PyTypeObject *kvpy_make_context(void), *kvpy_make_comm(void), *kvpy_make_cache(void), *kvpy_make_mem(void),
-    *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_xfer(void), *kvpy_make_request(void), *kvpy_make_region(void);
+    *kvpy_make_rmem(void), *kvpy_make_store(void), *kvpy_make_xfer(void), *kvpy_make_request(void),
+    *kvpy_make_region(void);
 PyObject *kvpy_context_leave(PyObject *self, PyObject *timeout);
 PyObject *kvpy_context_join_address(PyObject *self, PyObject *none);
 extern PyMethodDef kvpy_xfer_methods[], kvpy_probe_methods[], kvpy_recover_methods[]; /* of Comm */

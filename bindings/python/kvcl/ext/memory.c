@@ -112,7 +112,8 @@ static PyObject *mem_view(PyObject *self, PyObject *none)
         PyErr_SetString(PyExc_BufferError, "it is a device's memory, which nobody here can look at");
         return NULL;
     }
-    return (kvpy_obj_check(mem) == 0) ? kvpy_obj_view(mem, kvcl_mem_addr(mem->handle), kvcl_mem_len(mem->handle)) : NULL;
+    return (kvpy_obj_check(mem) == 0) ? kvpy_obj_view(mem, kvcl_mem_addr(mem->handle), kvcl_mem_len(mem->handle))
+                                      : NULL;
 }
 
 static PyObject *mem_len(PyObject *self, void *closure)

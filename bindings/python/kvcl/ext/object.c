@@ -287,7 +287,7 @@ int kvpy_obj_close(kvpy_obj_t *obj)
         return 0;
     }
     if (obj->users > 0) {
-        (void)PyOS_snprintf(text, sizeof(text), "the %s is in use: %u calls, requests in flight or objects made from it",
+        (void)PyOS_snprintf(text, sizeof(text), "the %s is in use: %u calls, requests in flight or objects from it",
                             kvpy_class_name(Py_TYPE(obj)).text, obj->users);
         (void)kvpy_raise(KVCL_ERR_BUSY, text);
         return -1;

@@ -98,8 +98,8 @@ int kvpy_oob_set(kvpy_ctx_t *ctx, PyObject *oob, int rank, int size)
     ctx->oob_set   = set;
     ctx->oob_get   = get;
     ctx->oob_fence = fence;
-    ctx->oob       = (kvcl_oob_t){.size = sizeof(ctx->oob), .rank = rank, .nranks = size, .set = oob_set, .get = oob_get,
-                                  .fence = oob_fence, .arg = ctx};
+    ctx->oob       = (kvcl_oob_t){.size = sizeof(ctx->oob), .rank = rank, .nranks = size, .set = oob_set,
+                                  .get = oob_get, .fence = oob_fence, .arg = ctx};
     return 0;
 }
 

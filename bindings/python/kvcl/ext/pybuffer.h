@@ -1,6 +1,6 @@
 /*
- * The buffer protocol for the limited API of Python before 3.11, which leaves it out: one extension module serves Python
- * 3.9 and all later ones.
+ * The buffer protocol for the limited API of Python before 3.11, which leaves it out: one extension module serves
+ * Python 3.9 and all later ones.
  *
  * Py_buffer has had this layout since Python 3.3, and it is part of the stable ABI since 3.11. The functions and slots
  * below exist in 3.9 and 3.10 as well, whose layouts do not change any more.

@@ -117,7 +117,8 @@ static PyObject *q_status_text(PyObject *module, PyObject *arg)
     int status;
 
     (void)module;
-    return (kvpy_int(arg, "status", &status) == 0) ? PyUnicode_FromString(kvcl_status_text((kvcl_status_t)status)) : NULL;
+    return (kvpy_int(arg, "status", &status) == 0) ? PyUnicode_FromString(kvcl_status_text((kvcl_status_t)status))
+                                                   : NULL;
 }
 
 static PyObject *q_set_errors(PyObject *module, PyObject *dict)

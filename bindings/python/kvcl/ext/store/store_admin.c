@@ -129,10 +129,10 @@ static PyObject *sizes_list(const kvcl_store_stats_t *stats)
 
     for (i = 0; (list != NULL) && (i < n); ++i) {
         const kvcl_store_size_stats_t *size = &stats->sizes[i];
-        each = Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K}", "block_bytes", (unsigned long long)size->block_bytes, "blocks",
-                             (unsigned long long)size->blocks, "free", (unsigned long long)size->free, "published",
-                             (unsigned long long)size->published, "pinned", (unsigned long long)size->pinned, "takes",
-                             (unsigned long long)size->takes);
+        each = Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K}", "block_bytes", (unsigned long long)size->block_bytes,
+                             "blocks", (unsigned long long)size->blocks, "free", (unsigned long long)size->free,
+                             "published", (unsigned long long)size->published, "pinned",
+                             (unsigned long long)size->pinned, "takes", (unsigned long long)size->takes);
         if ((each == NULL) || (PyList_SetItem(list, (Py_ssize_t)i, each) != 0)) { /* takes each, always */
             Py_CLEAR(list);
         }
