@@ -266,7 +266,8 @@ static bool glue_closing(kvcl_xport_t *xport)
 }
 
 static const kvcl_near_ops_t near_ops = {
-    .self = kvcl_glue_near_self, .reaches = kvcl_glue_near_reaches, .get = kvcl_glue_near_get};
+    .self = kvcl_glue_near_self, .reaches = kvcl_glue_near_reaches, .get = kvcl_glue_near_get,
+    .stop = kvcl_glue_near_stop};
 
 /* What both transports have. */
 #define GLUE_OPS                                                              \

@@ -111,6 +111,7 @@ typedef struct glue {
     kvcl_mpool_t      waits;
     struct glue_read  *read_head; /* reads of other processes' memory, not made yet */
     struct glue_read  **read_tail;
+    bool              reads_stopped; /* some of them */
     bool              direct;  /* inside progress: completions may be reported at once */
     unsigned          linger;  /* progress calls still needed: UCX frees closed endpoints only there */
     glue_timer_t      probe_timer; /* fd -1: no probes; not set: no endpoint */
@@ -175,6 +176,7 @@ typedef struct glue_read {
     char                 *to;
     size_t               len; /* left */
     kvcl_xport_send_t    *send;
+    bool                 stopped; /* it ends before the next copy */
 } glue_read_t;
 
 typedef enum { GLUE_GET, GLUE_PUT, GLUE_FLUSH } glue_kind_t;
@@ -321,6 +323,7 @@ bool          kvcl_glue_near_self(kvcl_xport_t *xport, void *buf);
 bool          kvcl_glue_near_reaches(const kvcl_xport_ep_t *ep);
 kvcl_status_t kvcl_glue_near_get(kvcl_xport_ep_t *ep, const void *self, uint64_t addr, void *buf, size_t len,
                                  kvcl_xport_send_t *send);
+void          kvcl_glue_near_stop(kvcl_xport_ep_t *ep, const kvcl_xport_send_t *send);
 
 /* glue_data.c: the endpoint for data, which may be closed and opened again while its peer is reached by messages */
 /* Opens the endpoint if it is closed. KVCL_INPROGRESS: it is not connected yet, so nothing is posted on it;

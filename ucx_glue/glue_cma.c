@@ -79,18 +79,41 @@ kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, ui
     return KVCL_INPROGRESS;
 }
 
-static void end(glue_t *g, kvcl_status_t status)
+static void end_at(glue_t *g, glue_read_t **at, kvcl_status_t status)
 {
-    glue_read_t       *read = g->read_head;
+    glue_read_t       *read = *at;
     kvcl_xport_send_t *send = read->send;
 
-    g->read_head = read->next;
-    if (g->read_head == NULL) {
-        g->read_tail = &g->read_head;
+    *at = read->next;
+    if (*at == NULL) {
+        g->read_tail = at;
     }
     glue_end_op(read->ep);
     kvcl_mpool_put(&g->reads, read);
     kvcl_glue_complete(g, send, status);
+}
+
+static void end(glue_t *g, kvcl_status_t status)
+{
+    end_at(g, &g->read_head, status);
+}
+
+/* A completion may post, at the tail, and stop others. */
+static unsigned end_stopped(glue_t *g)
+{
+    glue_read_t **at = &g->read_head;
+    unsigned    n    = 0;
+
+    g->reads_stopped = false;
+    while (*at != NULL) {
+        if ((*at)->stopped) {
+            end_at(g, at, KVCL_ERR_CANCELED);
+            ++n;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    return n;
 }
 
 /* The pieces of one system call, from the reads at the head that name one process. */
@@ -121,6 +144,9 @@ unsigned kvcl_glue_cma_progress(glue_t *g)
     size_t        n, i, len;
     ssize_t       left;
 
+    if (g->reads_stopped) {
+        return end_stopped(g);
+    }
     if (ep->closed) {
         end(g, KVCL_ERR_CANCELED);
         return 1;
@@ -171,4 +197,17 @@ kvcl_status_t kvcl_glue_near_get(kvcl_xport_ep_t *super, const void *self, uint6
         return KVCL_ERR_UNSUPPORTED;
     }
     return kvcl_glue_cma_get(kvcl_container_of(super, glue_ep_t, super), process, addr, buf, len, send);
+}
+
+void kvcl_glue_near_stop(kvcl_xport_ep_t *super, const kvcl_xport_send_t *send)
+{
+    glue_t      *g = glue_of(super->xport);
+    glue_read_t *read;
+
+    for (read = g->read_head; read != NULL; read = read->next) {
+        if (read->send == send) {
+            read->stopped    = true;
+            g->reads_stopped = true;
+        }
+    }
 }

@@ -308,7 +308,8 @@ void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status)
         kvcl_coll_pull_t *pull = &op->pulls[i];
 
         if ((pull->state == KVCL_COLL_PULL_ACTIVE) && pull->near.busy) {
-            pull->stopped = status; /* near_done is called later */
+            pull->stopped = status;
+            kvcl_near_stop(&pull->near); /* near_done is called later */
         } else if (pull->state == KVCL_COLL_PULL_ACTIVE) {
             kvcl_pull_stop(pull->pull, status); /* on_done is called now or later */
         } else if (pull->state == KVCL_COLL_PULL_LANDED) {

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#define CLEAN_NS KVCL_NS_PER_SEC
+#define CLEAN_NS (4 * KVCL_NS_PER_SEC) /* younger files stay (life/leftovers.c) */
 #define CLEAN_LATE_NS (15 * KVCL_NS_PER_SEC) /* of many GiB of memory */
 
 void kvcl_member_clean_where(kvcl_member_room_t *room)

@@ -76,3 +76,14 @@ kvcl_status_t kvcl_near_start(kvcl_near_read_t *read, kvcl_peer_t *peer, const k
     }
     return read->busy ? KVCL_OK : KVCL_ERR_UNSUPPORTED;
 }
+
+void kvcl_near_stop(kvcl_near_read_t *read)
+{
+    kvcl_peer_t *peer = read->peer;
+
+    kvcl_assert_locked(peer->ctx);
+    if ((peer->ep != NULL) && (peer->ops->near != NULL)) { /* else the end of the endpoint ends it */
+        peer->ops->near->stop(peer->ep, &read->send);
+        kvcl_engine_kick(peer->ctx);
+    }
+}

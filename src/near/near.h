@@ -44,5 +44,7 @@ bool          kvcl_near_describe(const kvcl_peer_t *peer, const void *addr, kvcl
  */
 kvcl_status_t kvcl_near_start(kvcl_near_read_t *read, kvcl_peer_t *peer, const kvcl_near_wire_t *from, uint64_t off,
                               void *buf, size_t len) KVCL_MUST_CHECK;
+/** End a busy read before its bytes are here: done is called later, as it is without this call. */
+void          kvcl_near_stop(kvcl_near_read_t *read);
 
 #endif

@@ -18,6 +18,9 @@ typedef struct kvcl_near_ops {
      * untouched until done. An address that the process does not have is an error. */
     kvcl_status_t (*get)(kvcl_xport_ep_t *ep, const void *self, uint64_t addr, void *buf, size_t len,
                          kvcl_xport_send_t *send);
+    /* End a get: it copies no more bytes, and the next progress ends it with KVCL_ERR_CANCELED. Without effect on one
+     * that has ended. */
+    void          (*stop)(kvcl_xport_ep_t *ep, const kvcl_xport_send_t *send);
 } kvcl_near_ops_t;
 
 #endif

@@ -31,6 +31,7 @@ static void recv_stop(kvcl_req_t *req, kvcl_status_t status)
     }
     if (recv->near.busy) { /* it ends when no byte is written any more */
         recv->stopped = (recv->stopped == KVCL_OK) ? status : recv->stopped;
+        kvcl_near_stop(&recv->near);
         return;
     }
     kvcl_peer_unwait(&recv->waiter);

@@ -472,6 +472,40 @@ static void stopped_sender(cf_t *cf)
     free(buf);
 }
 
+/* A recv that is cancelled while it reads the sender's memory ends before the rest is read. A try may end first. */
+static void reads_end_early(cf_t *cf)
+{
+    enum { LEN = 128 << 20, TRIES = 10 };
+    char          *buf  = malloc(LEN), early = 0;
+    kvcl_req_h    req   = NULL;
+    kvcl_status_t status;
+    int           i;
+
+    one_way(cf, 902); /* they are connected */
+    for (i = 0; i < TRIES; ++i) {
+        memset(buf, (cf->rank == 0) ? 'x' : 0, LEN);
+        if (cf->rank == 0) {
+            CF_OK(cf, kvcl_send_bytes(cf->world, 1, 903, buf, LEN, NULL, &req));
+        }
+        cf_fence(cf);
+        if (cf->rank == 1) {
+            CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 903, buf, LEN, NULL, &req));
+            kvcl_req_cancel(req);
+            status = cf_end(cf, req);
+            CF_CHECK(cf, (status == KVCL_OK) ? all_are(buf, 'x', LEN) : (status == KVCL_ERR_CANCELED));
+            early |= (status == KVCL_ERR_CANCELED) && (buf[LEN - 1] == 0);
+        }
+        cf_fence(cf);
+        if (cf->rank == 0) {
+            kvcl_req_cancel(req); /* the recv may have ended before it was matched */
+            status = cf_end(cf, req);
+            CF_CHECK(cf, (status == KVCL_OK) || (status == KVCL_ERR_CANCELED));
+        }
+    }
+    CF_CHECK(cf, (cf->rank != 1) || early);
+    free(buf);
+}
+
 static const cf_case_t cases[] = {
     {"sizes", sizes, 0},
     {"order", order, 0},
@@ -484,6 +518,7 @@ static const cf_case_t cases[] = {
     {"sender_gives_up", sender_gives_up, 0},
     {"stop_at_any_moment", stop_at_any_moment, CF_RACY},
     {"stopped_sender", stopped_sender, CF_PROCS | CF_MAPPED},
+    {"reads_end_early", reads_end_early, CF_PROCS | CF_MAPPED},
     {NULL, NULL, 0},
 };
 

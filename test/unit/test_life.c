@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -319,6 +320,14 @@ static int make_file(const char *folder, const char *name)
     return fd;
 }
 
+static void make_old(const char *folder, const char *name)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, (const struct timespec[2]){{.tv_sec = 1}, {.tv_sec = 1}}, 0), 0);
+}
+
 /* A process holds one file open, and has only mapped another one. */
 static pid_t hold_files(const char *folder)
 {
@@ -356,6 +365,10 @@ START_TEST(what_a_killed_process_leaves)
     ck_assert_ptr_nonnull(mkdtemp(folder));
     pid = hold_files(folder);
     close(make_file(folder, "another"));
+    close(make_file(folder, "ucx_shm_posix_new"));
+    make_old(folder, "another");
+    make_old(folder, "ucx_shm_posix_1");
+    make_old(folder, "ucx_shm_posix_2");
     snprintf(path, sizeof(path), "%s/ucx_shm_posix_link", folder);
     ck_assert_int_eq(symlink("another", path), 0);
     ck_assert_uint_eq(kvcl_life_clean(folder), 0);
@@ -365,6 +378,9 @@ START_TEST(what_a_killed_process_leaves)
     ck_assert_uint_eq(kvcl_life_clean(folder), 2);
     ck_assert(!exists(folder, "ucx_shm_posix_1") && !exists(folder, "ucx_shm_posix_2"));
     ck_assert(exists(folder, "another") && exists(folder, "ucx_shm_posix_link"));
+    ck_assert(exists(folder, "ucx_shm_posix_new")); /* its maker may be about to open it */
+    make_old(folder, "ucx_shm_posix_new");
+    ck_assert_uint_eq(kvcl_life_clean(folder), 1);
     ck_assert_uint_eq(kvcl_life_clean("/nonexistent"), 0);
     unlink(path);
     snprintf(path, sizeof(path), "%s/another", folder);
