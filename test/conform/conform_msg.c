@@ -441,6 +441,7 @@ static void stopped_sender(cf_t *cf)
 {
     enum { LEN = (3 << 20) + 5 };
     kvcl_context_stats_t before = KVCL_CONTEXT_STATS_INIT, after = KVCL_CONTEXT_STATS_INIT;
+    kvcl_recv_info_t     info = KVCL_RECV_INFO_INIT;
     char                 *buf = malloc(LEN);
     kvcl_req_h           req = NULL;
     kvcl_status_t        status;
@@ -452,6 +453,7 @@ static void stopped_sender(cf_t *cf)
     }
     cf_fence(cf);
     if (cf->rank == 1) {
+        CF_OK(cf, kvcl_probe(cf->world, 0, 901, 60 * KVCL_NS_PER_SEC, &info)); /* announced: a link may still be made */
         CF_OK(cf, kvcl_context_stats(cf->ctx, &before));
         cf_kill(cf, 0, SIGSTOP);
         CF_OK(cf, kvcl_recv_bytes(cf->world, 0, 901, buf, LEN, NULL, &req));
