@@ -388,6 +388,9 @@ static void strike(const job_t *job, const pid_t *pids)
         }
         atomic_store(&s->resumed_ns, now_ns());
         kill(pids[3], SIGCONT);
+        for (i = 0; (i < LONG_MS) && (atomic_load(&s->zombie) + atomic_load(&s->fenced) == 0); ++i) {
+            usleep(1000); /* it has begun something since */
+        }
     } else {
         kill(pids[1], SIGSTOP);
         kill(pids[2], SIGSTOP);
