@@ -29,6 +29,19 @@ cli_result_t cli_error(const cli_spec_t *spec, const char *format, ...)
     return CLI_BAD;
 }
 
+int cli_finish(const char *tool, int result)
+{
+    const bool lost = (ferror(stdout) != 0);
+
+    errno = 0;
+    if ((fflush(stdout) == 0) && !lost) {
+        return result;
+    }
+    fprintf(stderr, "%s: the standard output could not be written%s%s\n", tool, (errno != 0) ? ": " : "",
+            (errno != 0) ? strerror(errno) : "");
+    return (result != EXIT_SUCCESS) ? result : EXIT_FAILURE;
+}
+
 static void print_help(const cli_spec_t *spec)
 {
     const cli_option_t *opt;

@@ -59,4 +59,7 @@ bool cli_parse_size(const char *text, uint64_t *value_p);
 /* Print "tool: message" and a pointer to --help to stderr. @return CLI_BAD. */
 cli_result_t cli_error(const cli_spec_t *spec, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The exit status of a tool that ends with `result`; 1 instead of 0, with a sentence to stderr, if output was lost. */
+int cli_finish(const char *tool, int result);
+
 #endif

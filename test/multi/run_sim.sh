@@ -160,6 +160,19 @@ says "bad CSV" 2 'bad.csv:3:6: "many" is not a number' $sim --trace "$tmp/bad.cs
 printf 'arrival,in,out,class\n0,1000,2,3\n1.5,200000,1,0\n1.5,10,20,3\n' >"$tmp/good.csv"
 says "CSV" 0 'offered +3 ' $sim --trace "$tmp/good.csv"
 
+# Output that cannot be written.
+if [ -c /dev/full ]; then
+  for what in '' --json --cdf --list '--sweep 0.9 --json' '--compare prefill=load' --help; do
+    says "a full disk: $what" 1 'kvcl_sim: the standard output could not be written' sh -c 'exec "$@" >/dev/full' sh $sim \
+      --requests 50 $what
+  done
+  says "a full disk: kvcl_info" 1 'kvcl_info: the standard output' sh -c 'exec "$1" >/dev/full' sh \
+    "$top_builddir/src/tools/kvcl_info"
+  says "a full disk: kvcl_perf" 1 'kvcl_perf: the standard output' sh -c 'exec "$1" --help >/dev/full' sh \
+    "$top_builddir/src/tools/kvcl_perf"
+fi
+says "no output" 1 'the standard output could not be written' sh -c 'exec "$@" >&-' sh $sim --requests 50 --json
+
 # The published traces.
 traces=${KVCL_TRACES:-$top_srcdir/../shared/traces}
 if [ -f "$traces/synthetic_trace.jsonl" ]; then

@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 
     switch (parse(&opt, argc, argv)) {
     case CLI_DONE:
-        return EXIT_SUCCESS;
+        return cli_finish("kvcl_info", EXIT_SUCCESS);
     case CLI_BAD:
         return EXIT_USAGE;
     case CLI_GO:
@@ -191,5 +191,5 @@ int main(int argc, char **argv)
     if (joined) {
         job_close(&job);
     }
-    return (good && (joined || !needs)) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return cli_finish("kvcl_info", (good && (joined || !needs)) ? EXIT_SUCCESS : EXIT_FAILURE);
 }

@@ -154,19 +154,19 @@ int main(int argc, char **argv)
 
     switch (perf_options_parse(&opt, argc, argv, &test)) {
     case CLI_DONE:
-        return EXIT_SUCCESS;
+        return cli_finish("kvcl_perf", EXIT_SUCCESS);
     case CLI_BAD:
         return EXIT_USAGE;
     case CLI_GO:
         break;
     }
     if (test->alone != NULL) {
-        return test->alone(&opt);
+        return cli_finish("kvcl_perf", test->alone(&opt));
     }
     if (!job_open(&job, "kvcl_perf")) {
         return EXIT_FAILURE;
     }
     result = ranks_suffice(&job, &opt) ? measure_all(&job, &opt, test) : EXIT_USAGE;
     job_close(&job);
-    return result;
+    return cli_finish("kvcl_perf", result);
 }

@@ -98,6 +98,13 @@ static int run(sim_options_t *opt)
     work_t work;
     int    result;
 
+    if (opt->list) {
+        report_policies(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (opt->replay_log != NULL) {
+        return run_log(opt->replay_log);
+    }
     if (!sim_options_models(opt)) {
         return EXIT_USAGE;
     }
@@ -124,24 +131,17 @@ static int run(sim_options_t *opt)
 int main(int argc, char **argv)
 {
     sim_options_t opt;
-    int           result;
+    int           result = EXIT_SUCCESS;
 
     switch (sim_options_parse(&opt, argc, argv)) {
     case CLI_DONE:
-        return EXIT_SUCCESS;
+        break;
     case CLI_BAD:
         return EXIT_USAGE;
     case CLI_GO:
+        result = run(&opt);
+        sim_options_free(&opt);
         break;
     }
-    if (opt.list) {
-        report_policies(stdout);
-        return EXIT_SUCCESS;
-    }
-    if (opt.replay_log != NULL) {
-        return run_log(opt.replay_log);
-    }
-    result = run(&opt);
-    sim_options_free(&opt);
-    return result;
+    return cli_finish("kvcl_sim", result);
 }
