@@ -16,11 +16,11 @@
  *   kvcl-model 1                   the first line
  *   name TEXT                      needed; source TEXT: needed, the origin of the figures
  *   prefill a b c d                prefill_error E: its relative error; the same for decode_error, transfer_error
- *   decode e f g                   decode_from BATCH e f g: other constants from this batch on
+ *   decode e f g                   not all 0; decode_from BATCH e f g: other constants from this batch on
  *   prefill_prefix P1 P2 ...       a table of measured prefills: its columns, tokens cached, rising, the first 0
  *   prefill_row M S1 S2 ...        and a row: M new tokens, rising; seconds. Between the points it is linear
  *   decode_context C1 C2 ...       the same for steps: tokens of context of one request
- *   decode_row BATCH S1 S2 ...     requests of the batch; seconds of a step
+ *   decode_row BATCH S1 S2 ...     requests of the batch; seconds of a step: above 0, and not falling
  *   kv_bytes, kv_tokens, pool_tokens, nic, load, schedule, stall, start, max_batch     kvcl_sched_model_info_t
  *   layers, width, attention, linear, weight_bytes, flops, memory, eff_attention, eff_linear, eff_memory
  *                                  a roofline instead of prefill and decode; all ten are needed, and kv_bytes and load

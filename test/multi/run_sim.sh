@@ -173,6 +173,17 @@ if [ -c /dev/full ]; then
 fi
 says "no output" 1 'the standard output could not be written' sh -c 'exec "$@" >&-' sh $sim --requests 50 --json
 
+# Models with which time stands still, or runs back.
+model() {
+  printf 'kvcl-model 1\nname x\nsource y\nprefill 0.01 1e-5 0 0\nkv_bytes 1e5\nnic 1e10\nload 1e10\n'
+  printf '%b\n' "$1"
+}
+model 'decode 0 0 0' >"$tmp/zero.model"
+says "steps of no time" 2 'zero.model:8:1: a decode step must take time' timeout 60 $sim --model "$tmp/zero.model"
+model 'decode_context 1 1000\ndecode_row 1 0.02 0.01' >"$tmp/falls.model"
+says "steps that fall with the context" 2 'falls.model:9:1: the seconds of a decode_row must not fall' \
+  timeout 60 $sim --model "$tmp/falls.model"
+
 # The published traces.
 traces=${KVCL_TRACES:-$top_srcdir/../shared/traces}
 if [ -f "$traces/synthetic_trace.jsonl" ]; then

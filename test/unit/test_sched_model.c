@@ -96,6 +96,7 @@ START_TEST(a_table_is_linear_between_its_points_and_unknown_outside)
     kvcl_sched_model_h model = parse("kvcl-model 1\nname x\nsource y\nprefill_prefix 0 100\nprefill_row 0 0 1\n"
                                      "prefill_row 100 10 21\ndecode_context 10 20\ndecode_row 1 1 2\n"
                                      "decode_row 3 3 4\n");
+    double             base, token;
 
     scene_near(kvcl_sched_model_prefill(model, 50, 0).seconds, 5);
     scene_near(kvcl_sched_model_prefill(model, 100, 50).seconds, (5 + 11) / 2.0);
@@ -103,6 +104,9 @@ START_TEST(a_table_is_linear_between_its_points_and_unknown_outside)
     ck_assert(kvcl_sched_model_prefill(model, 101, 0).seconds < 0);
     scene_near(kvcl_sched_model_decode(model, 2, 30).seconds, 2.5); /* 15 tokens each */
     ck_assert(kvcl_sched_model_decode(model, 4, 60).seconds < 0);
+    ck_assert_int_eq(kvcl_sched_model_decode_line(model, 2, &base, &token), KVCL_OK);
+    scene_near(base, 2);
+    scene_near(token, 1.0 / 40);
     kvcl_sched_model_free(model);
 }
 END_TEST
@@ -137,6 +141,10 @@ START_TEST(a_bad_file_is_refused_with_its_line_and_column)
     refuses(HEAD "prefill 1 2 3 4\nprefill 1 2 3 4\n", "m:5:1: a second line of prefill");
     refuses(HEAD "decode 1 2 3\n", "ends without prefill");
     refuses(HEAD "decode_from 9 1 2 3\n", "needs a line decode");
+    refuses(HEAD "decode 0 0 0\n", "m:4:1: a decode step must take time");
+    refuses(HEAD "decode 1 0 0\ndecode_from 9 0 0 0\n", "m:5:1: a decode step must take time");
+    refuses(HEAD "decode_context 1 9\ndecode_row 1 0 1\n", "m:5:1: a decode step must take time");
+    refuses(HEAD "decode_context 1 9\ndecode_row 1 2 1\n", "m:5:1: the seconds of a decode_row must not fall");
     refuses(HEAD "prefill_row 1 2\n", "before the line of its table");
     refuses(HEAD "prefill_prefix 0 9 9\n", "must rise");
     refuses(HEAD "prefill_prefix 0 9\nprefill_row 1 2\n", "one of each column");

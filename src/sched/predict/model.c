@@ -60,6 +60,23 @@ double kvcl_model_decode(const struct kvcl_sched_model *model, double batch, dou
     return (seconds <= SECONDS_MAX) ? seconds : -1;
 }
 
+void kvcl_model_roofline(struct kvcl_sched_model *model, const double *r)
+{
+    const double linear = r[R_LAYERS] * r[R_LINEAR] * r[R_WIDTH] * r[R_WIDTH] / (r[R_FLOPS] * r[R_EFF_LIN]);
+    const double memory = r[R_MEMORY] * r[R_EFF_MEM];
+
+    model->has_prefill      = true;
+    model->a                = 0;
+    model->b                = linear;
+    model->c                = r[R_LAYERS] * r[R_ATTENTION] * r[R_WIDTH] / (r[R_FLOPS] * r[R_EFF_ATT]);
+    model->d                = model->info.kv_bytes / model->info.load_bytes_s;
+    model->piece[0].from    = 0;
+    model->piece[0].base    = r[R_WEIGHTS] / memory;
+    model->piece[0].batch   = linear;
+    model->piece[0].context = model->info.kv_bytes / memory;
+    model->n_pieces         = 1;
+}
+
 void kvcl_model_fini(struct kvcl_sched_model *model)
 {
     free(model->name);
@@ -135,16 +152,17 @@ kvcl_status_t kvcl_sched_model_decode_line(kvcl_sched_model_h model, double batc
     const char               *call  = "kvcl_sched_model_decode_line";
     kvcl_status_t            status = kvcl_handle_check(model, KVCL_KIND_SCHED_MODEL, call);
     const kvcl_model_piece_t *piece;
-    double                   high;
+    double                   high, last;
 
     if (status != KVCL_OK) {
         return status;
     }
     if (model->decode_table.rows > 0) { /* the line through the first and the last context of the table */
-        high   = model->decode_table.col[model->decode_table.cols - 1] * batch;
+        high    = model->decode_table.col[model->decode_table.cols - 1];
+        last    = kvcl_model_table_at(&model->decode_table, batch, high);
         *base_p = kvcl_model_table_at(&model->decode_table, batch, model->decode_table.col[0]);
         if ((*base_p >= 0) && (high > 0)) {
-            *per_token_p = (kvcl_model_decode(model, batch, high) - *base_p) / high;
+            *per_token_p = (last > *base_p) ? (last - *base_p) / (high * batch) : 0;
             return KVCL_OK;
         }
     }

@@ -11,6 +11,9 @@
 
 enum { KVCL_MODEL_PIECES = 8 };
 
+/* A roofline's ten numbers, in the order of the words. */
+enum { R_LAYERS, R_WIDTH, R_ATTENTION, R_LINEAR, R_WEIGHTS, R_FLOPS, R_MEMORY, R_EFF_ATT, R_EFF_LIN, R_EFF_MEM, R_ALL };
+
 /* A table of seconds: rows x columns, both rising. No rows: there is none. */
 typedef struct kvcl_model_table {
     size_t rows;
@@ -44,6 +47,8 @@ struct kvcl_sched_model {
 double kvcl_model_prefill(const struct kvcl_sched_model *model, double n, double p);
 /** Seconds of a decode step. Negative: not known. */
 double kvcl_model_decode(const struct kvcl_sched_model *model, double batch, double context);
+/** The formulas of a roofline's R_ALL numbers, all above 0; kv_bytes and load are known. */
+void   kvcl_model_roofline(struct kvcl_sched_model *model, const double *roof);
 /** Frees the parts, not the struct. */
 void   kvcl_model_fini(struct kvcl_sched_model *model);
 

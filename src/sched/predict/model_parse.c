@@ -15,9 +15,6 @@
 
 enum { VALUES_MAX = 256, ROWS_MAX = 4096, TEXT_MAX = 1024 };
 
-/* A roofline's ten numbers, in the order of the words. */
-enum { R_LAYERS, R_WIDTH, R_ATTENTION, R_LINEAR, R_WEIGHTS, R_FLOPS, R_MEMORY, R_EFF_ATT, R_EFF_LIN, R_EFF_MEM, R_ALL };
-
 typedef struct reader {
     struct kvcl_sched_model model;
     double                  roof[R_ALL];
@@ -108,6 +105,11 @@ static kvcl_status_t read_prefill(reader_t *reader, size_t arg)
     return KVCL_OK;
 }
 
+static bool takes_no_time(const kvcl_model_piece_t *piece)
+{
+    return !(piece->base + piece->batch + piece->context > 0);
+}
+
 /* arg 0: decode; 1: decode_from, whose first value is the batch */
 static kvcl_status_t read_decode(reader_t *reader, size_t arg)
 {
@@ -126,7 +128,8 @@ static kvcl_status_t read_decode(reader_t *reader, size_t arg)
     piece->batch   = reader->value[arg + 1];
     piece->context = reader->value[arg + 2];
     ++model->n_pieces;
-    return KVCL_OK;
+    return takes_no_time(piece) ? wrong(reader, 0, "a decode step must take time: one of its constants is above 0", "")
+                                : KVCL_OK;
 }
 
 static kvcl_status_t read_columns(reader_t *reader, size_t arg)
@@ -172,6 +175,23 @@ static kvcl_status_t read_row(reader_t *reader, size_t arg)
     return KVCL_OK;
 }
 
+/* Sums over the steps of a batch need seconds that do not fall as its context grows. */
+static kvcl_status_t read_decode_row(reader_t *reader, size_t arg)
+{
+    size_t i;
+
+    for (i = 1; i < reader->n; ++i) {
+        if (reader->value[i] <= 0) {
+            return wrong(reader, 0, "a decode step must take time: its seconds are above 0", "");
+        }
+        if ((i > 1) && (reader->value[i] < reader->value[i - 1])) {
+            return wrong(reader, 0, "the seconds of a decode_row must not fall with the context; "
+                         "where measured ones do, repeat the largest before", "");
+        }
+    }
+    return read_row(reader, arg);
+}
+
 #define INFO(_name, _field) {_name, 1, 1, read_info, offsetof(kvcl_sched_model_info_t, _field), false}
 #define MODEL(_field)       offsetof(struct kvcl_sched_model, _field)
 
@@ -188,7 +208,7 @@ static const word_t words[] = {
     {"prefill_prefix", 1, VALUES_MAX - 1, read_columns, MODEL(prefill_table), false},
     {"prefill_row", 2, VALUES_MAX, read_row, MODEL(prefill_table), true},
     {"decode_context", 1, VALUES_MAX - 1, read_columns, MODEL(decode_table), false},
-    {"decode_row", 2, VALUES_MAX, read_row, MODEL(decode_table), true},
+    {"decode_row", 2, VALUES_MAX, read_decode_row, MODEL(decode_table), true},
     INFO("kv_bytes", kv_bytes),
     INFO("kv_tokens", kv_tokens),
     INFO("pool_tokens", pool_tokens),
@@ -307,23 +327,6 @@ static kvcl_status_t read_lines(reader_t *reader, const char *text, size_t len)
 
 /* ---- the whole ---- */
 
-static void roofline(struct kvcl_sched_model *model, const double *r)
-{
-    const double linear = r[R_LAYERS] * r[R_LINEAR] * r[R_WIDTH] * r[R_WIDTH] / (r[R_FLOPS] * r[R_EFF_LIN]);
-    const double memory = r[R_MEMORY] * r[R_EFF_MEM];
-
-    model->has_prefill      = true;
-    model->a                = 0;
-    model->b                = linear;
-    model->c                = r[R_LAYERS] * r[R_ATTENTION] * r[R_WIDTH] / (r[R_FLOPS] * r[R_EFF_ATT]);
-    model->d                = model->info.kv_bytes / model->info.load_bytes_s;
-    model->piece[0].from    = 0;
-    model->piece[0].base    = r[R_WEIGHTS] / memory;
-    model->piece[0].batch   = linear;
-    model->piece[0].context = model->info.kv_bytes / memory;
-    model->n_pieces         = 1;
-}
-
 static kvcl_status_t check_whole(reader_t *reader)
 {
     struct kvcl_sched_model *model = &reader->model;
@@ -337,7 +340,10 @@ static kvcl_status_t check_whole(reader_t *reader)
                      "decode", "");
     }
     if (reader->n_roof > 0) {
-        roofline(model, reader->roof);
+        kvcl_model_roofline(model, reader->roof);
+    }
+    if ((reader->n_roof > 0) && takes_no_time(&model->piece[0])) {
+        return wrong(reader, 0, "the decode step of this roofline takes no time", "");
     }
     if (!model->has_prefill && (model->prefill_table.rows == 0)) {
         return wrong(reader, 0, "the text ends without prefill, a table of prefills, or a roofline", "");

@@ -186,7 +186,7 @@ static void put_decode_of(FILE *file, kvcl_sched_model_h model, double error)
     double base[2] = {0, 0}, slope[2] = {0, 0};
 
     if ((kvcl_sched_model_decode_line(model, 1, &base[0], &slope[0]) != KVCL_OK) ||
-        (kvcl_sched_model_decode_line(model, 2, &base[1], &slope[1]) != KVCL_OK)) {
+        (kvcl_sched_model_decode_line(model, 2, &base[1], &slope[1]) != KVCL_OK) || (base[0] + slope[0] <= 0)) {
         return;
     }
     fprintf(file, "decode %.9g %.9g %.9g\n", fmax((2 * base[0]) - base[1], 0), fmax(base[1] - base[0], 0), slope[0]);
