@@ -173,7 +173,7 @@ if [ -c /dev/full ]; then
 fi
 says "no output" 1 'the standard output could not be written' sh -c 'exec "$@" >&-' sh $sim --requests 50 --json
 
-# Models with which time stands still, or runs back.
+# Models and numbers with which time stands still, or runs back.
 model() {
   printf 'kvcl-model 1\nname x\nsource y\nprefill 0.01 1e-5 0 0\nkv_bytes 1e5\nnic 1e10\nload 1e10\n'
   printf '%b\n' "$1"
@@ -183,6 +183,17 @@ says "steps of no time" 2 'zero.model:8:1: a decode step must take time' timeout
 model 'decode_context 1 1000\ndecode_row 1 0.02 0.01' >"$tmp/falls.model"
 says "steps that fall with the context" 2 'falls.model:9:1: the seconds of a decode_row must not fall' \
   timeout 60 $sim --model "$tmp/falls.model"
+model '' >"$tmp/none.model"
+says "no decode part" 1 'the model has no decode step' timeout 60 $sim --model "$tmp/none.model" --requests 50
+model 'decode 1e-300 0 0' >"$tmp/tiny.model"
+says "steps below the clock's digits" 0 'offered +50 ' timeout 60 $sim --model "$tmp/tiny.model" --requests 50
+model 'decode 1e99 0 0' >"$tmp/huge.model"
+says "steps of nearly for ever" 0 'offered +50 ' timeout 60 $sim --model "$tmp/huge.model" --requests 50
+for what in 'speed 1e300' 'speed 1e-300' 'speed 0' 'rate 1e300' 'slower 1e308' 'slower 0' 'think 1e308' 'nic 1e-300' \
+  'detect 1e300' 'overhead 1e300'; do
+  says "--$what" 2 "--${what%% *}: .* is not within [0-9e.-]+\.\.1e\+0[69]" timeout 60 $sim --requests 50 --$what
+done
+says "slow without end" 2 'a FACTOR of 1e-06 to 1e\+06' timeout 60 $sim --requests 50 --fault slow:0:1e308@1
 
 # The published traces.
 traces=${KVCL_TRACES:-$top_srcdir/../shared/traces}

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define SPANS_KEPT  4096u
+#define STEPS_MOST  1e15
 #define SPANS_TAKEN 1024u /* looked at for one request: the latest */
 
 void sim_batch_init(sim_batch_t *batch)
@@ -44,6 +45,9 @@ uint64_t sim_batch_steps(const sim_batch_t *batch, double now)
         return 0;
     }
     k     = 2 * span / (b + sqrt((b * b) + (4 * a * span))); /* the root of a k^2 + b k = span, without cancellation */
+    if (!(k < STEPS_MOST)) {
+        return (uint64_t)STEPS_MOST;
+    }
     steps = (k > 1) ? (uint64_t)k - 1 : 0;
     while (batch->at + sim_batch_seconds(batch, steps) < now) {
         ++steps;

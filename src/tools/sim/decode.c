@@ -36,8 +36,9 @@ static void set_speed(sim_t *sim, sim_inst_t *inst)
     double       base = 0, slope = 0;
 
     if ((inst->batch.n != 0) &&
-        (kvcl_sched_model_decode_line(sim->config->model, inst->batch.n, &base, &slope) != KVCL_OK)) {
-        sim->failed = "the model has no decode part";
+        ((kvcl_sched_model_decode_line(sim->config->model, inst->batch.n, &base, &slope) != KVCL_OK) ||
+         (base + slope <= 0))) {
+        sim->failed = "the model has no decode step for a batch of this run: no line decode, nor a table that holds it";
     }
     inst->batch.base  = base * slower;
     inst->batch.slope = slope * slower;
@@ -141,6 +142,7 @@ void sim_step_ended(sim_t *sim, uint32_t id)
     sim_inst_t *inst = &sim->insts[id];
     uint64_t   steps = sim_batch_steps(&inst->batch, sim->now);
 
+    steps = (steps != 0) || (sim->now < inst->batch.at) ? steps : 1; /* one too short for the clock's digits */
     steps = (steps <= sim_batch_left(&inst->batch)) ? steps : sim_batch_left(&inst->batch);
     if (!sim_batch_advance(&inst->batch, steps)) {
         sim->failed = "out of memory";

@@ -187,8 +187,21 @@ static void sample(sim_t *sim)
     if (sim->n_samples < SIM_SAMPLES) {
         sim->samples[sim->n_samples++] = s;
     }
-    sim->next_sample += sim->sample_s;
     sim->overloaded = (sim->config->overload > 0) && (s.queue > sim->config->overload);
+}
+
+/* Between two events queues only shrink: when there is no room for more samples, one before an event is enough. */
+static void sample_until(sim_t *sim, double at)
+{
+    while ((at >= sim->next_sample) && !sim->overloaded) {
+        sim->now = sim->next_sample;
+        sample(sim);
+        sim->next_sample += sim->sample_s;
+        if (sim->n_samples == SIM_SAMPLES) {
+            sim->next_sample = fmax(sim->next_sample, at + sim->sample_s);
+            return;
+        }
+    }
 }
 
 bool sim_go(sim_t *sim)
@@ -210,10 +223,7 @@ bool sim_go(sim_t *sim)
         } else {
             (void)sim_events_take(&sim->events, &event);
         }
-        while ((event.at >= sim->next_sample) && !sim->overloaded) {
-            sim->now = sim->next_sample;
-            sample(sim);
-        }
+        sample_until(sim, event.at);
         sim->now = event.at;
         handle(sim, &event);
     }

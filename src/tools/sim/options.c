@@ -13,6 +13,9 @@
 #define DEFAULT_MODEL    "llama3-70b-8xa800"
 #define DEFAULT_POLICY   "prefill=kvcl"
 #define SECONDS_MAX      1e9
+#define FACTOR_LEAST     1e-6 /* of speeds and rates */
+#define FACTOR_MOST      1e6
+#define WAIT_MOST        1e6  /* seconds */
 
 /* Options that are parsed as text first. */
 typedef struct texts {
@@ -27,7 +30,6 @@ typedef struct texts {
     uint64_t   group;
     uint64_t   clients;
     double     nic_gbit;
-    double     overhead;
 } texts_t;
 
 static const char about[] =
@@ -80,7 +82,7 @@ static bool parse_fault(const char *text, size_t len, sim_fault_t *fault)
         }
         p             = end + 1;
         fault->factor = strtod(p, &end);
-        if ((end == p) || !isfinite(fault->factor) || (fault->factor <= 0)) {
+        if ((end == p) || !(fault->factor >= FACTOR_LEAST) || !(fault->factor <= FACTOR_MOST)) {
             return false;
         }
     }
@@ -102,8 +104,9 @@ static cli_result_t settle_faults(const cli_spec_t *spec, sim_config_t *config, 
             return cli_error(spec, "--fault: more than %u", SIM_FAULTS_MAX);
         }
         if (!parse_fault(text, len, &config->faults[config->n_faults])) {
-            return cli_error(spec, "--fault: \"%.*s\" is not die:N@SECOND, join:N@SECOND or slow:N:FACTOR@SECOND",
-                             (int)len, text);
+            return cli_error(spec, "--fault: \"%.*s\" is not die:N@SECOND, join:N@SECOND or slow:N:FACTOR@SECOND, with "
+                             "a FACTOR of %g to %g and a SECOND below %g", (int)len, text, FACTOR_LEAST, FACTOR_MOST,
+                             SECONDS_MAX);
         }
         if (config->faults[config->n_faults].inst >= config->prefill + config->decode + config->coupled) {
             return cli_error(spec, "--fault: there is no instance %u", config->faults[config->n_faults].inst);
@@ -137,6 +140,36 @@ static cli_result_t settle_cluster(const cli_spec_t *spec, sim_config_t *config,
     return CLI_GO;
 }
 
+/* Numbers outside of these would leave doubles no digits, or let a run take for ever. */
+static cli_result_t settle_bounds(const cli_spec_t *spec, const sim_options_t *opt, const texts_t *texts)
+{
+    const sim_config_t *config = &opt->config;
+    const struct {
+        const char *name;
+        double     value, least, most;
+        bool       zero; /* means that it was not set */
+    } bounds[] = {{"speed", opt->speed, FACTOR_LEAST, FACTOR_MOST, false},
+                  {"rate", opt->rate, FACTOR_LEAST, FACTOR_MOST, true},
+                  {"slower", config->slower, FACTOR_LEAST, FACTOR_MOST, false},
+                  {"nic", texts->nic_gbit, FACTOR_LEAST, SECONDS_MAX, true},
+                  {"think", config->think, 0, WAIT_MOST, true},
+                  {"lag", config->lag, 0, WAIT_MOST, true},
+                  {"detect", config->detect, 0, WAIT_MOST, true},
+                  {"overhead", config->overhead, -1, WAIT_MOST, true},
+                  {"expect", config->expect, 0, FACTOR_MOST, true},
+                  {"noise", config->noise, 0, 10, true}};
+    size_t i;
+
+    for (i = 0; i < sizeof(bounds) / sizeof(bounds[0]); ++i) {
+        if (((bounds[i].value < bounds[i].least) && !(bounds[i].zero && (bounds[i].value == 0))) ||
+            (bounds[i].value > bounds[i].most)) {
+            return cli_error(spec, "--%s: %g is not within %g..%g", bounds[i].name, bounds[i].value,
+                             fmax(bounds[i].least, 0), bounds[i].most);
+        }
+    }
+    return CLI_GO;
+}
+
 /* The options that depend on one another. */
 static cli_result_t settle(const cli_spec_t *spec, sim_options_t *opt, const texts_t *texts)
 {
@@ -148,6 +181,7 @@ static cli_result_t settle(const cli_spec_t *spec, sim_options_t *opt, const tex
     unsigned                 at         = 0;
     cli_result_t             result     = settle_cluster(spec, config, texts);
 
+    result = (result == CLI_GO) ? settle_bounds(spec, opt, texts) : result;
     if (result != CLI_GO) {
         return result;
     }
@@ -169,16 +203,12 @@ static cli_result_t settle(const cli_spec_t *spec, sim_options_t *opt, const tex
     if ((opt->arrivals == WORK_CLOSED) != (config->clients != 0)) {
         return cli_error(spec, "--arrivals closed and --clients N need each other");
     }
-    if ((opt->speed <= 0) || (config->slower <= 0)) {
-        return cli_error(spec, "--%s: must be more than 0", (opt->speed <= 0) ? "speed" : "slower");
-    }
     if (config->stall > 1) {
         return cli_error(spec, "--stall: a share of 0 to 1");
     }
     if ((opt->sweep > 1) || ((opt->sweep > 0) && (opt->compare == NULL) && (config->policy == NULL))) {
         return cli_error(spec, "--sweep: a share of 0 to 1");
     }
-    config->overhead = (texts->overhead < SECONDS_MAX) ? texts->overhead : -1;
     if ((texts->pool != NULL) && (strcmp(texts->pool, "unlimited") != 0)) {
         if (!cli_parse_size(texts->pool, &config->pool_tokens) || (config->pool_tokens == 0)) {
             return cli_error(spec, "--pool: \"%s\" is neither a number of tokens nor unlimited", texts->pool);
@@ -202,7 +232,7 @@ static void defaults(sim_options_t *opt, texts_t *texts)
     opt->config.overload     = 600;
     opt->config.kv_tokens    = UINT64_MAX; /* the model's */
     *texts                   = (texts_t){.arrivals = "trace", .evict = "kvcl", .tbt_by = "longest", .prefill = 8,
-                                         .decode = 8, .group = 1, .overhead = SECONDS_MAX};
+                                         .decode = 8, .group = 1};
 }
 
 cli_result_t sim_options_parse(sim_options_t *opt, int argc, char **argv)
@@ -232,7 +262,7 @@ cli_result_t sim_options_parse(sim_options_t *opt, int argc, char **argv)
         {"serial", CLI_FLAG, &config->serial, NULL, "KV is stored and sent after each prefill, not beside it", 0, 0},
         {"nic", CLI_REAL, &texts.nic_gbit, "G", "Gb/s of an instance each way (default the model's)", 0, 0},
         {"stall", CLI_REAL, &config->stall, "F", "share of a KV load that stops its batch (default the model's)", 0, 0},
-        {"overhead", CLI_REAL, &texts.overhead, "S", "seconds before a first token (default the model's)", 0, 0},
+        {"overhead", CLI_REAL, &config->overhead, "S", "seconds before a first token (default the model's)", 0, 0},
         {"lag", CLI_REAL, &config->lag, "S", "the index is so late (default 0)", 0, 0},
         {"slower", CLI_REAL, &config->slower, "X", "instances take X times the model's seconds", 0, 0},
         {"noise", CLI_REAL, &config->noise, "F", "relative deviation of a prefill's seconds (default 0)", 0, 0},
@@ -262,7 +292,7 @@ cli_result_t sim_options_parse(sim_options_t *opt, int argc, char **argv)
     size_t           n;
 
     defaults(opt, &texts);
-    config->stall = -1; /* the model's */
+    config->stall = config->overhead = -1; /* the model's */
     result        = cli_parse(&spec, argc, argv, NULL, 0, &n);
     return (result == CLI_GO) ? settle(&spec, opt, &texts) : result;
 }
