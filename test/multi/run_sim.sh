@@ -151,6 +151,13 @@ says "no such instance" 2 'no instance 99' $sim --fault die:99@2
 says "bad arrivals" 2 'is not trace, spread, poisson or closed' $sim --arrivals often
 says "closed without clients" 2 'need each other' $sim --arrivals closed
 says "no prefill" 2 'need 1 or more each' $sim --prefill 0
+says "a share of nothing" 2 'a share above 0' $sim --sweep 0
+says "a sweep is not drawn" 2 '--svg is of one run: it cannot be beside --sweep' $sim --sweep 0.9 --svg "$tmp/t.svg"
+says "a comparison is not drawn" 2 '--svg is of one run: .*--compare' $sim --compare prefill=load --svg "$tmp/t.svg"
+says "a comparison has no log" 2 '--log is of one run' $sim --compare prefill=load --log "$tmp/t.log"
+says "an empty list" 2 'the list has no policy' $sim --compare '  ' --json
+says "a bad policy of a list" 2 'compare: .*no such policy' $sim --requests 50 --compare 'prefill=load prefill=globl'
+holds "it is refused before the table" "$(grep -c '' "$tmp/out") == 1"
 says "a table cannot be drawn" 2 'table3 has no curves' $sim --paper table3 --svg "$tmp/t.svg"
 says "unknown experiment" 2 'is not fig5' $sim --paper fig99
 printf '{"timestamp": 0, "input_length": x}\n' >"$tmp/bad.jsonl"
@@ -163,8 +170,8 @@ says "CSV" 0 'offered +3 ' $sim --trace "$tmp/good.csv"
 # Output that cannot be written.
 if [ -c /dev/full ]; then
   for what in '' --json --cdf --list '--sweep 0.9 --json' '--compare prefill=load' --help; do
-    says "a full disk: $what" 1 'kvcl_sim: the standard output could not be written' sh -c 'exec "$@" >/dev/full' sh $sim \
-      --requests 50 $what
+    says "a full disk: $what" 1 'kvcl_sim: the standard output could not be written' \
+      sh -c 'exec "$@" >/dev/full' sh $sim --requests 50 $what
   done
   says "a full disk: kvcl_info" 1 'kvcl_info: the standard output' sh -c 'exec "$1" >/dev/full' sh \
     "$top_builddir/src/tools/kvcl_info"

@@ -206,8 +206,15 @@ static cli_result_t settle(const cli_spec_t *spec, sim_options_t *opt, const tex
     if (config->stall > 1) {
         return cli_error(spec, "--stall: a share of 0 to 1");
     }
-    if ((opt->sweep > 1) || ((opt->sweep > 0) && (opt->compare == NULL) && (config->policy == NULL))) {
-        return cli_error(spec, "--sweep: a share of 0 to 1");
+    if ((opt->sweep > 1) || (opt->sweep == 0)) {
+        return cli_error(spec, "--sweep: a share above 0, at most 1");
+    }
+    if (((opt->svg != NULL) || (opt->log != NULL)) && ((opt->sweep > 0) || (opt->compare != NULL))) {
+        return cli_error(spec, "--%s is of one run: it cannot be beside --%s", (opt->svg != NULL) ? "svg" : "log",
+                         (opt->sweep > 0) ? "sweep" : "compare");
+    }
+    if ((opt->compare != NULL) && (opt->compare[strspn(opt->compare, SIM_BLANKS)] == '\0')) {
+        return cli_error(spec, "--compare: the list has no policy");
     }
     if ((texts->pool != NULL) && (strcmp(texts->pool, "unlimited") != 0)) {
         if (!cli_parse_size(texts->pool, &config->pool_tokens) || (config->pool_tokens == 0)) {
@@ -224,6 +231,7 @@ static void defaults(sim_options_t *opt, texts_t *texts)
     memset(opt, 0, sizeof(*opt));
     opt->generate            = "conversation";
     opt->speed               = 1;
+    opt->sweep               = -1;
     opt->model               = DEFAULT_MODEL;
     opt->config.policy       = DEFAULT_POLICY;
     opt->config.slower       = 1;

@@ -7,6 +7,8 @@
 #include "tools/cli.h"
 #include "tools/sim/sim.h"
 
+#define SIM_BLANKS " \t\n" /* between the policies of a list */
+
 typedef struct sim_options {
     const char      *trace;     /* file; NULL: generated */
     const char      *generate;  /* "conversation", "agent" */
@@ -17,7 +19,7 @@ typedef struct sim_options {
     const char      *model;
     const char      *guess;     /* NULL: the same */
     const char      *compare;   /* policies, with blanks between */
-    double          sweep;      /* share of good requests; 0: no sweep */
+    double          sweep;      /* share of good requests; negative: no sweep */
     const char      *paper;
     const char      *fit;
     const char      *out;       /* of --fit */
@@ -38,6 +40,8 @@ bool sim_options_work(const sim_options_t *opt, work_t *work);
 
 /* The models, and what the config takes from them where no option says it. False after reporting. */
 bool sim_options_models(sim_options_t *opt);
+/* A copy of the next policy of a list, which moves on; NULL at its end, or without memory. */
+char *sim_options_policy(const char **list_p);
 void sim_options_free(sim_options_t *opt);
 
 #endif

@@ -61,21 +61,46 @@ static bool fill_config(sim_config_t *config)
     return true;
 }
 
-/* A policy that cannot be is refused before any work is read. */
-static bool check_policy(const sim_options_t *opt)
+char *sim_options_policy(const char **list_p)
+{
+    const char *list = *list_p + strspn(*list_p, SIM_BLANKS);
+    size_t     len   = strcspn(list, SIM_BLANKS);
+
+    *list_p = list + len;
+    return (len != 0) ? strndup(list, len) : NULL;
+}
+
+static bool check_policy(const sim_options_t *opt, const char *option, const char *policy)
 {
     kvcl_sched_params_t params = KVCL_SCHED_PARAMS_INIT;
     kvcl_sched_h        sched;
 
-    if ((opt->compare != NULL) || (opt->paper != NULL) || (opt->fit != NULL)) {
-        return true;
-    }
-    if (kvcl_sched_create(opt->config.policy, &opt->config.guess, 1, &params, &sched) != KVCL_OK) {
-        fprintf(stderr, "kvcl_sim: --policy: %s\n", kvcl_last_error());
+    if (kvcl_sched_create(policy, &opt->config.guess, 1, &params, &sched) != KVCL_OK) {
+        fprintf(stderr, "kvcl_sim: --%s: %s\n", option, kvcl_last_error());
         return false;
     }
     kvcl_sched_destroy(sched);
     return true;
+}
+
+/* A policy that cannot be is refused before any work is read, and before any result is printed. */
+static bool check_policies(const sim_options_t *opt)
+{
+    const char *list = opt->compare;
+    char       *policy;
+    bool       good = true;
+
+    if ((opt->paper != NULL) || (opt->fit != NULL)) {
+        return true;
+    }
+    if (list == NULL) {
+        return check_policy(opt, "policy", opt->config.policy);
+    }
+    while (good && ((policy = sim_options_policy(&list)) != NULL)) {
+        good = check_policy(opt, "compare", policy);
+        free(policy);
+    }
+    return good;
 }
 
 bool sim_options_models(sim_options_t *opt)
@@ -89,7 +114,7 @@ bool sim_options_models(sim_options_t *opt)
         opt->config.guess = opt->config.model;
         return false;
     }
-    return fill_config(&opt->config) && check_policy(opt);
+    return fill_config(&opt->config) && check_policies(opt);
 }
 
 void sim_options_free(sim_options_t *opt)

@@ -38,16 +38,6 @@ static bool compare_one(const sim_options_t *opt, const sim_config_t *config, wo
     return good;
 }
 
-/* A copy of the next policy of the list, which moves on; NULL at its end. */
-static char *next_policy(const char **list_p)
-{
-    const char *list = *list_p + strspn(*list_p, " \t\n");
-    size_t     len   = strcspn(list, " \t\n");
-
-    *list_p = list + len;
-    return (len != 0) ? strndup(list, len) : NULL;
-}
-
 bool study_compare(const sim_options_t *opt, work_t *work)
 {
     sim_config_t config = opt->config;
@@ -62,7 +52,7 @@ bool study_compare(const sim_options_t *opt, work_t *work)
     } else {
         report_head(stdout);
     }
-    while (good && ((policy = next_policy(&list)) != NULL)) {
+    while (good && ((policy = sim_options_policy(&list)) != NULL)) {
         config.policy = policy;
         good          = compare_one(opt, &config, work, &json);
         free(policy);
@@ -185,7 +175,7 @@ bool study_sweep(const sim_options_t *opt, work_t *work)
     if (list == NULL) {
         good = sweep_one(opt, &config, work, &json);
     }
-    while (good && (list != NULL) && ((policy = next_policy(&list)) != NULL)) {
+    while (good && (list != NULL) && ((policy = sim_options_policy(&list)) != NULL)) {
         config.policy = policy;
         good          = sweep_one(opt, &config, work, &json);
         free(policy);
