@@ -30,6 +30,17 @@ needed='--model m --system s --kv-bytes 1'
 says "no package" 77 'SKIP: AIConfigurator is not to be had' python3 -I -S "$make_model" $needed
 says "lists must rise" 2 'the numbers must rise' python3 "$make_model" $needed --new 512,64
 says "cached begins with 0" 2 'begins with 0' python3 "$make_model" $needed --cached 64
+for what in 'kv-bytes nan' 'kv-bytes inf' 'error -1' 'kv-tokens -5' 'pool-tokens 1e300' 'nic 0'; do
+  says "--$what" 2 "argument --${what% *}: '${what#* }': a number above 0" python3 "$make_model" $needed --$what
+done
+says "too slow a network" 2 'at least 1' python3 "$make_model" $needed --nic 0.5
+says "a name of two lines" 2 'argument --name: .*: a line of printable text' python3 "$make_model" $needed --name 'a
+b'
+says "steps that fall are raised" 0 '^1 \[1, 1, 3, 4\]$' python3 -c '
+import runpy, sys, types
+not_falling = runpy.run_path(sys.argv[1])["not_falling"]
+steps = {(1, 1): 1, (1, 2): 0.9, (2, 1): 3, (2, 2): 4}
+print(not_falling(types.SimpleNamespace(batch=[1, 2], context=[1, 2]), steps), list(steps.values()))' "$make_model"
 }
 if "$python" -c 'import aiconfigurator' 2>/dev/null; then
   says "a model that is not known" 1 'aiconfigurator_model: AIConfigurator: ' "$python" "$make_model" --model no/such \
