@@ -65,4 +65,15 @@ static inline kvcl_status_t board_fence(void *arg)
     return KVCL_OK;
 }
 
+/* Two ranks do it at once. Its argument is an int, the rank's number. */
+static inline void board_both(void *(*what)(void *))
+{
+    static int ids[2] = {0, 1};
+    pthread_t  other;
+
+    ck_assert_int_eq(pthread_create(&other, NULL, what, &ids[1]), 0);
+    (void)what(&ids[0]);
+    pthread_join(other, NULL);
+}
+
 #endif

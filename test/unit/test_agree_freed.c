@@ -17,8 +17,6 @@
 #define LONG_NS (UINT64_C(60) * 1000000000)
 #define TAKEN(_call) ck_assert_int_eq((_call), KVCL_OK)
 
-static int ids[2] = {0, 1};
-
 typedef struct rank {
     kvcl_context_h ctx;
     kvcl_comm_h    world, comm;
@@ -51,15 +49,6 @@ static void *end(void *arg)
     return NULL;
 }
 
-static void both_do(void *(*what)(void *))
-{
-    pthread_t other;
-
-    ck_assert_int_eq(pthread_create(&other, NULL, what, &ids[1]), 0);
-    (void)what(&ids[0]);
-    pthread_join(other, NULL);
-}
-
 static bool is_known(kvcl_recover_t *recover)
 {
     bool known;
@@ -75,7 +64,7 @@ START_TEST(whoever_asks_after_the_communicator_was_freed_is_told)
     kvcl_recover_t *recover;
     uint64_t       until;
 
-    both_do(begin);
+    board_both(begin);
     kvcl_comm_free(ranks[0].comm); /* the leader's */
     kvcl_lock(ranks[1].ctx);
     recover = kvcl_recover_of(kvcl_member_room(ranks[1].ctx), ranks[1].comm);
@@ -91,7 +80,7 @@ START_TEST(whoever_asks_after_the_communicator_was_freed_is_told)
     ck_assert_msg(is_known(recover), "the rank was not told what was decided");
     ck_assert_uint_eq(recover->value.flags, 5);
     kvcl_comm_free(ranks[1].comm);
-    both_do(end);
+    board_both(end);
 }
 END_TEST
 

@@ -16,8 +16,6 @@
 #define SHORT_NS     (2 * KVCL_NS_PER_SEC)
 #define TAKEN(_call) ck_assert_msg((_call) == KVCL_OK, "%s", kvcl_last_error())
 
-static int ids[2] = {0, 1};
-
 typedef struct rank {
     kvcl_context_h ctx;
     kvcl_store_h   store;
@@ -51,15 +49,6 @@ static void *end(void *arg)
     return NULL;
 }
 
-static void both_do(void *(*what)(void *))
-{
-    pthread_t other;
-
-    ck_assert_int_eq(pthread_create(&other, NULL, what, &ids[1]), 0);
-    (void)what(&ids[0]);
-    pthread_join(other, NULL);
-}
-
 static kvcl_status_t leaves(const rank_t *r)
 {
     return kvcl_grow_leave_all(r->ctx, kvcl_store_room(r->ctx), kvcl_deadline_after(SHORT_NS));
@@ -70,7 +59,7 @@ START_TEST(a_rank_that_still_comes_waits_for_no_shards)
     const rank_t       *r = &ranks[0];
     kvcl_store_views_t was;
 
-    both_do(begin);
+    board_both(begin);
     kvcl_lock(r->ctx);
     was                   = *r->store->views;
     r->store->views->view = 0;
@@ -83,7 +72,7 @@ START_TEST(a_rank_that_still_comes_waits_for_no_shards)
     r->store->views->view = was.view;
     r->store->views->over = was.over;
     kvcl_unlock(r->ctx);
-    both_do(end);
+    board_both(end);
 }
 END_TEST
 
@@ -91,7 +80,7 @@ START_TEST(the_mark_of_another_process_does_not_count)
 {
     const rank_t *r = &ranks[0], *other = &ranks[1];
 
-    both_do(begin);
+    board_both(begin);
     kvcl_lock(other->ctx);
     other->store->views->moves.ranks[1].leaves = true; /* it says so in its answer, */
     other->store->incarnation                  = (other->store->incarnation == 7) ? 8 : 7; /* as this process */
@@ -101,7 +90,7 @@ START_TEST(the_mark_of_another_process_does_not_count)
     ck_assert_uint_eq(r->store->views->moves.ranks[0].leaves, 1); /* it has had the answer */
     ck_assert_uint_eq(r->store->views->moves.ranks[1].leaves, 0);
     kvcl_unlock(r->ctx);
-    both_do(end);
+    board_both(end);
 }
 END_TEST
 

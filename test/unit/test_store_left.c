@@ -50,13 +50,8 @@ static void *rank_main(void *arg)
 
 START_TEST(a_store_left_open_keeps_no_memory)
 {
-    static int ranks[RANKS] = {0, 1};
-    pthread_t  other;
-
     pthread_barrier_init(&board_all, NULL, RANKS);
-    ck_assert_int_eq(pthread_create(&other, NULL, rank_main, &ranks[1]), 0);
-    rank_main(&ranks[0]);
-    pthread_join(other, NULL);
+    board_both(rank_main);
     pthread_barrier_destroy(&board_all);
 }
 END_TEST

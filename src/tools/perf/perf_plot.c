@@ -4,8 +4,8 @@
  */
 #include "config.h"
 #include "tools/perf/perf_copy.h"
+#include "tools/svg.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,27 +98,17 @@ static void put_curve(FILE *file, const perf_copy_t *copy, const scale_t *scale,
 
 bool perf_plot(const perf_copy_t *copy, const char *path)
 {
-    const scale_t scale = scale_of(copy);
-    FILE          *file = fopen(path, "w");
-    size_t        way;
-    bool          good;
+    static const char what[] = "kvcl_perf: --plot";
+    const scale_t     scale  = scale_of(copy);
+    FILE              *file  = svg_open(what, path, LEFT + WIDTH + KEY, TOP + HEIGHT + BOTTOM);
+    size_t            way;
 
     if (file == NULL) {
-        fprintf(stderr, "kvcl_perf: --plot %s: %s\n", path, strerror(errno));
         return false;
     }
-    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", LEFT + WIDTH + KEY,
-            TOP + HEIGHT + BOTTOM);
     put_axes(file, copy, &scale);
     for (way = 0; way < copy->n_ways; ++way) {
         put_curve(file, copy, &scale, way);
     }
-    fprintf(file, "</svg>\n");
-    good = (ferror(file) == 0);
-    good = (fclose(file) == 0) && good;
-    if (!good) {
-        fprintf(stderr, "kvcl_perf: --plot %s: it could not be written\n", path);
-    }
-    return good;
+    return svg_close(file, what, path);
 }

@@ -3,8 +3,8 @@
  */
 #include "config.h"
 #include "tools/sim/report/plot.h"
+#include "tools/svg.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,10 +49,9 @@ plot_curve_t *plot_curve(plot_panel_t *panel, const char *name)
     return curve;
 }
 
-/* What the axis ends at: 1, 2, 3, ... times a power of ten. */
 static double top_of(const plot_panel_t *panel)
 {
-    double   most = 0, power;
+    double   most = 0;
     unsigned c, i;
 
     for (c = 0; c < panel->n_curves; ++c) {
@@ -60,8 +59,7 @@ static double top_of(const plot_panel_t *panel)
             most = fmax(most, fmax(panel->curves[c].paper[i], panel->curves[c].here[i]));
         }
     }
-    power = pow(10, floor(log10(fmax(most, 1e-9))));
-    return (most > 0) ? ceil(most / power) * power : 1;
+    return svg_axis_end(most);
 }
 
 static double x_of(const plot_panel_t *panel, unsigned i)
@@ -74,11 +72,7 @@ static void put_axes(FILE *file, const plot_panel_t *panel, int top, double y_mo
     unsigned i;
 
     fprintf(file, "<text x=\"%d\" y=\"%d\">%s</text>\n", LEFT, top - 10, panel->title);
-    for (i = 0; i <= 4; ++i) {
-        fprintf(file, "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g"
-                "</text>\n", LEFT, top + HEIGHT - (HEIGHT * i / 4.0), WIDTH, LEFT - 6,
-                top + HEIGHT - (HEIGHT * i / 4.0) + 4, y_most * i / 4);
-    }
+    svg_axis(file, LEFT, top, WIDTH, HEIGHT, y_most);
     for (i = 0; i < panel->n_points; ++i) {
         fprintf(file, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x_of(panel, i),
                 top + HEIGHT + 16, panel->points[i]);
@@ -146,26 +140,16 @@ static void put_panel(FILE *file, const plot_panel_t *panel, int top)
 
 bool plot_write(const char *path, const plot_t *plot)
 {
-    FILE     *file = fopen(path, "w");
-    unsigned i;
-    bool     good;
+    static const char what[] = "kvcl_sim: --svg";
+    FILE              *file  = svg_open(what, path, LEFT + WIDTH + KEY, TOP + ((int)plot->n_panels * (HEIGHT + GAP)));
+    unsigned          i;
 
     if (file == NULL) {
-        fprintf(stderr, "kvcl_sim: --svg %s: %s\n", path, strerror(errno));
         return false;
     }
-    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
-            "<text x=\"%d\" y=\"24\" font-size=\"14\">%s</text>\n", LEFT + WIDTH + KEY,
-            TOP + ((int)plot->n_panels * (HEIGHT + GAP)), LEFT, plot->title);
+    fprintf(file, "<text x=\"%d\" y=\"24\" font-size=\"14\">%s</text>\n", LEFT, plot->title);
     for (i = 0; i < plot->n_panels; ++i) {
         put_panel(file, &plot->panels[i], TOP + ((int)i * (HEIGHT + GAP)));
     }
-    fprintf(file, "</svg>\n");
-    good = (ferror(file) == 0);
-    good = (fclose(file) == 0) && good;
-    if (!good) {
-        fprintf(stderr, "kvcl_sim: --svg %s: it could not be written\n", path);
-    }
-    return good;
+    return svg_close(file, what, path);
 }

@@ -4,8 +4,8 @@
  */
 #include "config.h"
 #include "tools/sim/report/report.h"
+#include "tools/svg.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -21,22 +21,13 @@ typedef struct panel {
     double y_most;
 } panel_t;
 
-static double round_up(double value)
-{
-    const double power = pow(10, floor(log10(fmax(value, 1e-9))));
-
-    return (value <= 0) ? 1 : ceil(value / power) * power;
-}
-
 static void put_panel(const panel_t *p, const char *title, const char *x_name)
 {
     unsigned i;
 
     fprintf(p->file, "<text x=\"%d\" y=\"%d\">%s</text>\n", p->left, p->top - 10, title);
+    svg_axis(p->file, p->left, p->top, p->width, HEIGHT, p->y_most);
     for (i = 0; i <= 4; ++i) {
-        fprintf(p->file, "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g"
-                "</text>\n", p->left, p->top + HEIGHT - (HEIGHT * i / 4.0), p->width, p->left - 6,
-                p->top + HEIGHT - (HEIGHT * i / 4.0) + 4, p->y_most * i / 4);
         fprintf(p->file, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.4g%s</text>\n",
                 p->left + (p->width * i / 4.0), p->top + HEIGHT + 16, p->x_most * i / 4, (i == 4) ? x_name : "");
     }
@@ -70,14 +61,14 @@ static void put_load(FILE *file, const sim_t *sim)
         running = fmax(running, sim->samples[i].running);
         p.x_most = fmax(p.x_most, sim->samples[i].at);
     }
-    p.y_most = round_up(queue);
+    p.y_most = svg_axis_end(queue);
     put_panel(&p, "Load over time: mean queue of a prefill instance, s", " s");
     begin_curve(&p, "#c33");
     for (i = 0; i < sim->n_samples; ++i) {
         put_point(&p, i == 0, sim->samples[i].at, sim->samples[i].queue);
     }
     end_curve(&p, "#c33", 0, "prefill queue");
-    p.y_most = round_up(running);
+    p.y_most = svg_axis_end(running);
     begin_curve(&p, "#36c");
     for (i = 0; i < sim->n_samples; ++i) {
         put_point(&p, i == 0, sim->samples[i].at, sim->samples[i].running);
@@ -93,7 +84,7 @@ static void put_shares(FILE *file, int left, const char *title, const char *x_na
     panel_t  p = {file, TOP + HEIGHT + GAP, left, (WIDTH / 2) - 40, 1, 1};
     unsigned i;
 
-    p.x_most = round_up(stats_quantile(values, n, 0.99) * unit);
+    p.x_most = svg_axis_end(stats_quantile(values, n, 0.99) * unit);
     if ((n == 0) || !isfinite(p.x_most)) {
         return;
     }
@@ -119,25 +110,15 @@ static void put_title(FILE *file, const char *text)
 
 bool report_svg(const char *path, const sim_t *sim, const sim_stats_t *stats)
 {
-    FILE *file = fopen(path, "w");
-    bool good;
+    static const char what[] = "kvcl_sim: --svg";
+    FILE              *file  = svg_open(what, path, LEFT + WIDTH + KEY, TOP + (2 * HEIGHT) + GAP + 40);
 
     if (file == NULL) {
-        fprintf(stderr, "kvcl_sim: --svg %s: %s\n", path, strerror(errno));
         return false;
     }
-    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
-            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", LEFT + WIDTH + KEY,
-            TOP + (2 * HEIGHT) + GAP + 40);
     put_title(file, sim->config->policy);
     put_load(file, sim);
     put_shares(file, LEFT, "Share of requests by TTFT", " s", stats->ttft, stats->n_ttft, 1);
     put_shares(file, LEFT + (WIDTH / 2) + 20, "Share of requests by TBT", " ms", stats->tbt, stats->n_tbt, 1e3);
-    fprintf(file, "</svg>\n");
-    good = (ferror(file) == 0);
-    good = (fclose(file) == 0) && good;
-    if (!good) {
-        fprintf(stderr, "kvcl_sim: --svg %s: it could not be written\n", path);
-    }
-    return good;
+    return svg_close(file, what, path);
 }
