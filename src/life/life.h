@@ -65,8 +65,8 @@ bool kvcl_life_is_exiting(pid_t pid);
 
 /* ---- what is left ---- */
 
-/** Removes the queues of UCX that killed processes of this user have left in a folder: files that no process has open.
- * Two calls at once may leave some to each other. @return how many were removed. */
+/** Removes the queues of UCX that killed processes of this user have left in a folder: files that no process has open,
+ * written 2 s ago or earlier. Two calls at once may leave some to each other. @return how many were removed. */
 unsigned kvcl_life_clean(const char *path);
 
 #endif

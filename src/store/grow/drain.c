@@ -179,8 +179,8 @@ static bool choose(kvcl_store_h store, uint64_t bytes, drain_t *drain, uint16_t 
     return false;
 }
 
-/* Send a batch of blocks that only this rank holds to a rank with room, as many as it has room for. *missed: some did
- * not arrive. KVCL_INPROGRESS: the others of the batch are still to be sent. */
+/* Send a batch of blocks that only this rank holds to a rank with room, as many as it has room for.
+ * KVCL_INPROGRESS: the others of the batch are still to be sent. */
 static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t deadline, drain_t *drain)
 {
     kvcl_store_h store  = pool->store;
