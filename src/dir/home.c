@@ -30,7 +30,7 @@ static bool is_of(const kvcl_shard_map_t *map, uint32_t rank, const kvcl_key_t *
 
 static bool is_mine(const kvcl_home_t *home, const kvcl_key_t *key)
 {
-    return is_of(home->map, home->me, key) || is_of(home->old, home->me, key);
+    return is_of(home->map, home->me, key) || is_of(home->old, home->me, key) || is_of(home->also, home->me, key);
 }
 
 kvcl_status_t kvcl_home_may_change(const kvcl_home_t *home, const kvcl_key_t *key, bool no_lease)
@@ -159,10 +159,11 @@ bool kvcl_home_keeps(const kvcl_home_t *home, const kvcl_key_t *key, const kvcl_
 }
 
 void kvcl_home_adopt(kvcl_home_t *home, const kvcl_shard_map_t *map, const kvcl_shard_map_t *old,
-                     const uint16_t *incarnations, uint32_t n_ranks)
+                     const kvcl_shard_map_t *also, const uint16_t *incarnations, uint32_t n_ranks)
 {
     home->map          = map;
     home->old          = old;
+    home->also         = also;
     home->incarnations = incarnations;
     home->n_ranks      = n_ranks;
 }
@@ -178,7 +179,7 @@ kvcl_status_t kvcl_home_step(kvcl_home_t *home, const kvcl_home_event_t *event, 
         if ((event->u.view.map == NULL) || (event->u.view.incarnations == NULL)) {
             return kvcl_fail(KVCL_ERR_INVALID_PARAM, "a view needs a shard map and incarnations");
         }
-        kvcl_home_adopt(home, event->u.view.map, event->u.view.old, event->u.view.incarnations,
+        kvcl_home_adopt(home, event->u.view.map, event->u.view.old, NULL, event->u.view.incarnations,
                         event->u.view.n_ranks);
         out->dropped = kvcl_dir_table_remove_if(home->table, is_foreign, home);
         return KVCL_OK;

@@ -19,7 +19,7 @@
  *    that are no longer its own. So an owner republishes a key when the (home, its incarnation)
  *    changed in ANY view since the acknowledgement, not only between the first and the last: views
  *    are applied one by one, in the order of their numbers (kvcl_shard_map_t.view).
- *  - While shards move (moves.h) a home keeps, and lists, what the map before gives it as well (old).
+ *  - While shards move (moves.h) a home keeps, and lists, what the maps before give it as well (old, also).
  *  - A rank without a lease lists nothing, and a home removes nothing: KVCL_ERR_NO_QUORUM.
  *  - Ranks may have different maps under one number only while each map of a rank has fewer ranks
  *    than the one before: then no rank loses a shard while it lives.
@@ -39,6 +39,7 @@ typedef struct kvcl_home {
     kvcl_dir_table_t       *table;
     const kvcl_shard_map_t *map;
     const kvcl_shard_map_t *old;          /* its shards are kept too; NULL: none move */
+    const kvcl_shard_map_t *also;         /* and its shards (moves.h); NULL: there is none */
     const uint16_t         *incarnations; /* of the view, by rank id; 0 = not live */
     uint32_t                n_ranks;      /* elements of incarnations */
     uint32_t                me;
@@ -94,7 +95,7 @@ kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvc
 
 /** As the event VIEW, but nothing is dropped: the caller drops what kvcl_home_keeps() does not want, by and by. */
 void kvcl_home_adopt(kvcl_home_t *home, const kvcl_shard_map_t *map, const kvcl_shard_map_t *old,
-                     const uint16_t *incarnations, uint32_t n_ranks);
+                     const kvcl_shard_map_t *also, const uint16_t *incarnations, uint32_t n_ranks);
 bool kvcl_home_keeps(const kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc);
 
 /** May this rank list or remove the key now, as its home or its backup? The map of the view decides, and `old`.

@@ -62,18 +62,32 @@ static void add(uint32_t *homes, unsigned *n, uint32_t rank)
     }
 }
 
-void kvcl_moves_homes(const kvcl_shard_map_t *map, const kvcl_shard_map_t *old, const kvcl_key_t *key, bool two,
-                      uint32_t homes[KVCL_MOVES_HOMES])
+kvcl_moves_maps_t kvcl_moves_next(kvcl_moves_maps_t now, bool switched, bool grows)
 {
-    unsigned n = 0;
+    kvcl_moves_maps_t next = {.old = now.old, .also = now.also};
 
-    add(homes, &n, kvcl_shard_home(map, key));
-    if (two) {
-        add(homes, &n, kvcl_shard_backup(map, key));
+    if ((now.old == NULL) || switched) {
+        next.old  = now.map;
+        next.also = (now.also != NULL) ? now.also : now.old;
     }
-    add(homes, &n, kvcl_shard_home(old, key));
-    if (two) {
-        add(homes, &n, kvcl_shard_backup(old, key));
+    if (grows) {
+        next.also = NULL;
+    }
+    return next;
+}
+
+void kvcl_moves_homes(kvcl_moves_maps_t maps, const kvcl_key_t *key, bool two, uint32_t homes[KVCL_MOVES_HOMES])
+{
+    const kvcl_shard_map_t *each[] = {maps.map, maps.old, maps.also};
+    unsigned               n       = 0, i;
+
+    for (i = 0; i < sizeof(each) / sizeof(each[0]); ++i) {
+        if (each[i] != NULL) {
+            add(homes, &n, kvcl_shard_home(each[i], key));
+        }
+        if ((each[i] != NULL) && two) {
+            add(homes, &n, kvcl_shard_backup(each[i], key));
+        }
     }
     while (n < KVCL_MOVES_HOMES) {
         homes[n++] = KVCL_SHARD_NO_RANK;

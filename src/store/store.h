@@ -86,6 +86,7 @@ typedef struct kvcl_store_rank {
 typedef struct kvcl_store_map {
     kvcl_shard_map_t      shards; /* first: kvcl_store_shards() returns it */
     kvcl_shard_map_t      *old;   /* shards move from this map (dir/moves.h), owned; NULL: none do */
+    kvcl_shard_map_t      *also;  /* owned; NULL: there is none. Without `old`: what the next move begins with */
     bool                  switched; /* keys are looked up by `shards`, though records are listed by both */
     struct kvcl_store_map *before; /* readers without the lock may still use it: freed with the store */
 } kvcl_store_map_t;

@@ -8,7 +8,7 @@
  *
  * Invariants:
  *   OneOwner   no shard has two owners at one true time. An owner has a lease, and is the home that is asked; who has
- *              switched, and does not know yet that all have, owns only what it is asked for in both maps
+ *              switched, and does not know yet that all have, owns only what it is asked for in all of its maps
  *   Fenced     no home changes its table for a process that its view excludes
  *   Found      until a second rank is lost: a key that was acknowledged before a get began is found by a member
  *   Right      what is got is the block of its key
@@ -25,7 +25,8 @@
 #include <string.h>
 
 static const char *const break_names[BREAK_END] = {"nothing", "no-lease", "before-commit", "stale-sender", "no-walk",
-                                                   "ask-new", "any-incarnation"};
+                                                   "ask-new", "any-incarnation", "take-unsettled", "early-get",
+                                                   "no-drain", "forget-old"};
 
 part_t      parts[PROCS];
 mail_t      mails[MAILS];
@@ -34,9 +35,24 @@ kvcl_key_t  keys[KEYS];
 key_state_t states[KEYS];
 uint64_t    n_acked, n_removed, n_got, n_moved;
 unsigned    n_lost;
+uint64_t    n_come, n_left;
+unsigned    handing[KEYS];
 break_t     broken;
 
 static uint8_t was_lost[PROCS];
+
+/* Has a rank handed over, and is still a member? If one is lost meanwhile, both may take copies along. */
+static bool one_goes(void)
+{
+    unsigned i;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        if ((parts[i].leaving == GOES) && sim_is_member(&sim.procs[i])) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static void count_lost(void)
 {
@@ -45,9 +61,10 @@ static void count_lost(void)
     for (i = 0; i < sim.n_procs; ++i) {
         const proc_t *p = &sim.procs[i];
 
-        if (!was_lost[i] && (p->dead || ((p->views.state != KVCL_VIEWS_JOINING) && is_excluded(p)))) {
+        if (!was_lost[i] && (parts[i].leaving != GOES) &&
+            (p->dead || ((p->views.state != KVCL_VIEWS_JOINING) && is_excluded(p)))) {
             was_lost[i] = 1;
-            n_lost     += 1;
+            n_lost     += one_goes() ? 2 : 1;
         }
     }
 }
@@ -72,14 +89,42 @@ static void tick_parts(void)
         }
         walk(p);
         sweep(p);
+        say_again(p);
+        grow(p);
         client(p);
     }
 }
 
-static void fault(unsigned most, uint64_t *fault_at)
+/* Two at a time: a home lists four copies of a key, and two that stay must be among them. */
+static bool may_leave(const part_t *part)
+{
+    unsigned i, n = 0;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        n += sim_is_member(&sim.procs[i]) && (parts[i].leaving != STAYS);
+    }
+    return (n < KVCL_DIR_LOCS_MAX - 2) && (part->stage == OPEN) && (part->leaving == STAYS);
+}
+
+/* Do shards move to a rank that comes, or from one that leaves? */
+static bool one_comes_or_leaves(void)
+{
+    unsigned i;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        if (sim_is_member(&sim.procs[i]) && parts[i].moving &&
+            ((parts[i].fresh != 0) || (parts[i].leaving == GIVES_SHARDS))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* strikes: a rank is killed, or is to leave. */
+static void fault(unsigned most, bool strikes, uint64_t *fault_at)
 {
     proc_t   *p = &sim.procs[sim_below(sim.n_procs)];
-    unsigned i, what = sim_below(8);
+    unsigned i, what = !strikes ? sim_below(8) : (sim_below(4) != 0) ? 0 : 7;
 
     *fault_at = sim.now + (100 + sim_below(1200)) * MS;
     if ((what < 2) && sim_lives(p) && (n_lost < most)) {
@@ -97,8 +142,12 @@ static void fault(unsigned most, uint64_t *fault_at)
         }
     } else if (what == 5) {
         memset(sim.cut, 0, sizeof(sim.cut));
-    } else if (what > 5) {
-        sim_join(sim_free_slot());
+    } else if (what == 6) {
+        for (i = 0; i <= sim_below(2); ++i) {
+            sim_join(sim_free_slot());
+        }
+    } else if ((what == 7) && may_leave(&parts[index_of(p)])) {
+        parts[index_of(p)].leaving = GIVES_SHARDS;
     }
 }
 
@@ -141,6 +190,17 @@ static bool is_found(const proc_t *p, unsigned key)
     return false;
 }
 
+/* Does a member have the store, that stays? */
+static bool is_open(void)
+{
+    unsigned i, n = 0;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        n += sim_is_member(&sim.procs[i]) && (parts[i].stage == OPEN) && (parts[i].leaving == STAYS);
+    }
+    return n != 0;
+}
+
 static void check_end(void)
 {
     unsigned i, j, k;
@@ -155,6 +215,12 @@ static void check_end(void)
             if (parts[i].ops[j].kind != OP_NONE) {
                 sim_broken("Ends", p, "an operation is left");
             }
+        }
+        if ((parts[i].stage != OPEN) && is_open()) {
+            sim_broken("Ends", p, "it has not come to the store");
+        }
+        if ((parts[i].leaving != STAYS) && is_open()) {
+            sim_broken("Ends", p, "it has not left");
         }
         if (parts[i].moving) {
             sim_broken("Ends", p, "shards still move");
@@ -180,6 +246,7 @@ static void begin(uint64_t seed)
     memset(mails, 0, sizeof(mails));
     memset(states, 0, sizeof(states));
     memset(was_lost, 0, sizeof(was_lost));
+    memset(handing, 0, sizeof(handing));
     n_lost  = 0;
     n_mails = 0;
     for (i = 0; i < KEYS; ++i) {
@@ -207,6 +274,7 @@ static void run(uint64_t seed)
 {
     const unsigned most = (seed % 2 == 0) ? 1 : 3; /* ranks that are lost */
     uint64_t       fault_at;
+    bool           grew = false, grows, strikes = false;
 
     begin(seed);
     fault_at = (300 + sim_below(500)) * MS;
@@ -219,8 +287,15 @@ static void run(uint64_t seed)
         if (!sim.healed && (sim.now >= FAULTS_MS * MS)) {
             sim_heal();
         } else if (!sim.healed && (sim.now >= fault_at)) {
-            fault(most, &fault_at);
+            fault(most, strikes, &fault_at);
+            strikes = false;
         }
+        grows = one_comes_or_leaves();
+        if (grows && !grew && !strikes && (sim_below(3) == 0)) { /* a rank dies or leaves meanwhile, most likely */
+            strikes  = true;
+            fault_at = sim.now + (sim_below(20) * MS);
+        }
+        grew = grows;
     }
     if (!sim.failed) {
         check_end();

@@ -40,29 +40,36 @@ static bool hold(proc_t *p, unsigned key)
 {
     part_t *part = &parts[index_of(p)];
 
-    if ((part->held[key] == 0) && (part->n_slots < KEYS)) {
+    if ((part->held[key] == 0) && (part->n_slots < BLOCKS)) {
         part->key_of[part->n_slots] = key;
         part->held[key]             = (uint8_t)++part->n_slots;
     }
     return part->held[key] != 0;
 }
 
+static bool may_have_copy(const proc_t *p, uint32_t slot)
+{
+    const part_t *part = &parts[index_of(p)];
+
+    return (part->incs[slot] != 0) && (slot != p->slot) && !part->ranks[slot].leaves && !((part->fresh >> slot) & 1);
+}
+
 static void end_op(proc_t *p, op_t *op)
 {
-    uint32_t slot;
+    uint32_t slot, tried = 0;
     mail_t   *mail;
     op_t     *copy;
 
     if ((op->kind == OP_LIST) && op->then_copy) {
         slot = sim_below(SLOTS);
         copy = op_new(p, OP_COPY, op->key);
-        while ((parts[index_of(p)].incs[slot] == 0) || (slot == p->slot)) {
+        while (!may_have_copy(p, slot)) {
             slot = (slot + 1) % SLOTS;
-            if (slot == p->slot) {
+            if (++tried == SLOTS) {
                 break; /* alone: no put counts */
             }
         }
-        if ((copy != NULL) && (slot != p->slot)) {
+        if ((copy != NULL) && may_have_copy(p, slot)) {
             mail      = post(p, slot, MAIL_COPY);
             mail->id  = copy->id;
             mail->key = op->key;
@@ -81,8 +88,9 @@ static void end_op(proc_t *p, op_t *op)
 static void send_change(proc_t *p, op_t *op)
 {
     part_t        *part = &parts[index_of(p)];
+    kvcl_moves_maps_t maps;
     uint32_t      homes[KVCL_MOVES_HOMES];
-    bool          all = true;
+    bool          all   = true, walks = (op->kind == OP_LIST) && (op->end_at == UINT64_MAX) && part->moving;
     kvcl_status_t status;
     mail_t        *mail;
     unsigned      i;
@@ -95,9 +103,12 @@ static void send_change(proc_t *p, op_t *op)
         op->map_id = part->moves.id;
         op->acked  = 0;
     }
-    kvcl_moves_homes(&part->map, part->moving ? &part->old : &part->map, &keys[op->key], true, homes);
+    maps      = maps_of(part);
+    maps.also = (part->moving && !walks) ? maps.also : NULL;
+    kvcl_moves_homes(maps, &keys[op->key], true, homes);
     for (i = 0; i < KVCL_MOVES_HOMES; ++i) {
-        if ((homes[i] == KVCL_SHARD_NO_RANK) || ((op->acked >> homes[i]) & 1)) {
+        if ((homes[i] == KVCL_SHARD_NO_RANK) || ((op->acked >> homes[i]) & 1) ||
+            (walks && !kvcl_moves_is_new(&part->old, &keys[op->key], true, homes[i]))) {
             continue;
         }
         if (homes[i] == p->slot) {
@@ -153,9 +164,6 @@ static void send_get(proc_t *p, op_t *op)
     uint32_t home;
     mail_t   *mail;
 
-    if (part->fresh) {
-        op->sure = false;
-    }
     op->fetching = false;
     home         = asked(p, part, &keys[op->key]);
     if (home == p->slot) {
@@ -167,6 +175,84 @@ static void send_get(proc_t *p, op_t *op)
     mail      = post(p, home, MAIL_LOOKUP);
     mail->id  = op->id;
     mail->key = op->key;
+}
+
+/* Copies at ranks that stay. */
+static unsigned copies_elsewhere(const proc_t *p, unsigned key)
+{
+    unsigned i, n = 0;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        const proc_t *q = &sim.procs[i];
+
+        n += (q != p) && sim_is_member(q) && (parts[i].held[key] != 0) && (parts[i].leaving == STAYS) &&
+             kvcl_view_has(&p->views.view, q->slot, q->incarnation) && !has_failed(p, q->slot);
+    }
+    return n;
+}
+
+/* The next rank that has no copy yet, until two that stay have one. */
+static void send_hand(proc_t *p, op_t *op)
+{
+    const part_t *part = &parts[index_of(p)];
+    mail_t       *mail;
+
+    while ((op->at < SLOTS) && !may_have_copy(p, op->at)) {
+        op->at   += 1;
+        op->acked = 0;
+    }
+    if (((op->acked == 0) && (copies_elsewhere(p, op->key) > 1)) || (op->at >= SLOTS) || (part->held[op->key] == 0)) {
+        handing[op->key] -= 1;
+        op->kind          = OP_NONE;
+    } else if (has_failed(p, op->at)) {
+        op->at   += 1;
+        op->acked = 0;
+    } else if (op->acked++ % 8 == 0) { /* it may have had no room for an operation */
+        mail       = post(p, op->at, MAIL_COPY);
+        mail->id   = op->id;
+        mail->key  = op->key;
+        mail->step = 1;
+    }
+}
+
+static bool is_being_removed(unsigned key)
+{
+    unsigned i, j;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        for (j = 0; sim_is_member(&sim.procs[i]) && (j < OPS); ++j) {
+            if ((parts[i].ops[j].kind == OP_REMOVE) && (parts[i].ops[j].key == key)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool hand_over(proc_t *p)
+{
+    part_t   *part = &parts[index_of(p)];
+    op_t     *op;
+    unsigned i, left = 0;
+
+    for (; part->handed < KEYS; ++part->handed) {
+        if ((part->held[part->handed] == 0) || (states[part->handed] == KEY_REMOVED) || (broken == BREAK_NO_DRAIN)) {
+            continue; /* of a removed key the source is not listed any more: no copy of it is (dir/home.h) */
+        }
+        if (is_being_removed(part->handed)) {
+            return false;
+        }
+        op = op_new(p, OP_HAND, part->handed);
+        if (op == NULL) {
+            return false;
+        }
+        op->end_at = UINT64_MAX;
+        handing[part->handed] += 1;
+    }
+    for (i = 0; i < OPS; ++i) {
+        left += (part->ops[i].kind == OP_HAND);
+    }
+    return left == 0;
 }
 
 void run_op(proc_t *p, op_t *op)
@@ -186,6 +272,8 @@ void run_op(proc_t *p, op_t *op)
         send_change(p, op);
     } else if (op->kind == OP_GET) {
         send_get(p, op);
+    } else if (op->kind == OP_HAND) {
+        send_hand(p, op);
     }
 }
 
@@ -224,16 +312,19 @@ void client(proc_t *p)
     unsigned key   = sim_below(KEYS), what = sim_below(12);
     op_t     *op   = NULL;
 
-    if (sim.now > (END_MS - GIVE_UP_MS - 1500) * MS) {
+    if ((sim.now > (END_MS - GIVE_UP_MS - 1500) * MS) ||
+        ((part->stage != OPEN) && ((part->stage != COMES) || (broken != BREAK_EARLY_GET)))) {
         return;
     }
-    if ((what == 0) && (sim_below(3) == 0) && (states[key] == KEY_NEW) && !part->fresh) {
+    if ((what == 0) && (sim_below(3) == 0) && (states[key] == KEY_NEW) && (part->stage == OPEN) &&
+        (part->leaving == STAYS)) {
         op = op_new(p, OP_LIST, key);
         if ((op != NULL) && hold(p, key)) {
             op->then_copy = true;
             states[key]   = KEY_BUSY;
         }
-    } else if ((what == 1) && (sim_below(8) == 0) && (states[key] == KEY_ACKED) && !part->fresh) {
+    } else if ((what == 1) && (sim_below(8) == 0) && (states[key] == KEY_ACKED) && (part->stage == OPEN) &&
+               (handing[key] == 0)) {
         op = op_new(p, OP_REMOVE, key);
         if (op != NULL) {
             states[key] = KEY_BUSY;
@@ -255,7 +346,13 @@ static void take_answer(proc_t *p, const mail_t *mail)
     if (op == NULL) {
         return;
     }
-    if (mail->kind == MAIL_COPY_REPLY) {
+    if (op->kind == OP_HAND) {
+        op->at      += 1;
+        op->acked    = 0;
+        op->retry_at = 0;
+    } else if ((mail->kind == MAIL_COPY_REPLY) && (mail->status != KVCL_OK)) {
+        op->end_at = sim.now; /* a rank that leaves takes no copy */
+    } else if (mail->kind == MAIL_COPY_REPLY) {
         if (states[op->key] == KEY_BUSY) {
             states[op->key] = KEY_ACKED;
             n_acked        += 1;
@@ -295,6 +392,37 @@ static void take_fetch(proc_t *p, const mail_t *mail)
     back->step   = is ? part->key_of[mail->loc.slot] : 0;
 }
 
+static bool is_listing_for(const part_t *part, const mail_t *mail)
+{
+    unsigned i;
+
+    for (i = 0; i < OPS; ++i) {
+        if ((part->ops[i].kind == OP_LIST) && (part->ops[i].reply_to == mail->from + 1) &&
+            (part->ops[i].reply_id == mail->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take_moved(proc_t *p, const mail_t *mail)
+{
+    part_t         *part = &parts[index_of(p)];
+    const proc_t   *from = &sim.procs[mail->from];
+
+    if (part->ranks[from->slot].incarnation != (uint16_t)from->incarnation) {
+        return; /* it comes, and this rank has not taken it yet */
+    }
+    if (mail->step != 0) {
+        kvcl_moves_say(&part->moves, from->slot, mail->id,
+                       (mail->step == 2) ? KVCL_MOVES_SWITCHED : KVCL_MOVES_LISTED);
+    }
+    if ((mail->n != 0) && (mail->id == part->moves.id) && (part->stage >= COMES)) {
+        tell(p, from->slot, false);
+    }
+    go_on(p);
+}
+
 static void take_mail(proc_t *p, const mail_t *mail)
 {
     part_t *part = &parts[index_of(p)];
@@ -318,10 +446,20 @@ static void take_mail(proc_t *p, const mail_t *mail)
         take_fetch(p, mail);
         break;
     case MAIL_COPY:
-        op = hold(p, mail->key) ? op_new(p, OP_LIST, mail->key) : NULL;
-        if (op != NULL) {
+        if (is_listing_for(part, mail)) {
+            break; /* it answers when it is listed */
+        }
+        if ((part->leaving != STAYS) || ((mail->step != 0) && (part->held[mail->key] != 0))) {
+            answer(p, mail, MAIL_COPY_REPLY, KVCL_ERR_EXISTS);
+            break;
+        }
+        op = op_new(p, OP_LIST, mail->key);
+        if ((op != NULL) && hold(p, mail->key)) {
             op->reply_to = mail->from + 1;
             op->reply_id = mail->id;
+        } else if (op != NULL) {
+            op->kind = OP_NONE;
+            answer(p, mail, MAIL_COPY_REPLY, KVCL_ERR_NO_SPACE);
         }
         break;
     case MAIL_WITHDRAW:
@@ -330,9 +468,13 @@ static void take_mail(proc_t *p, const mail_t *mail)
         }
         break;
     case MAIL_MOVED:
-        kvcl_moves_say(&part->moves, sim.procs[mail->from].slot,
-                       mail->id, (kvcl_moves_step_t)mail->step);
-        go_on(p);
+        take_moved(p, mail);
+        break;
+    case MAIL_ASK:
+    case MAIL_ASK_REPLY:
+    case MAIL_TAKE:
+    case MAIL_TAKE_REPLY:
+        take_grow(p, mail);
         break;
     default:
         take_answer(p, mail);

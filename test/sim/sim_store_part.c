@@ -76,9 +76,15 @@ static const kvcl_shard_map_t *old_of(const part_t *part)
     return part->moving ? &part->old : NULL;
 }
 
+kvcl_moves_maps_t maps_of(const part_t *part)
+{
+    return (kvcl_moves_maps_t){.map = &part->map, .old = old_of(part), .also = part->has_also ? &part->also : NULL};
+}
+
 static void adopt(part_t *part)
 {
-    kvcl_home_adopt(&part->home, &part->map, old_of(part), part->incs, SLOTS);
+    kvcl_home_adopt(&part->home, &part->map, old_of(part), (part->moving && part->has_also) ? &part->also : NULL,
+                    part->incs, SLOTS);
 }
 
 static bool is_foreign(void *arg, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
@@ -90,7 +96,14 @@ static void settle(proc_t *p)
 {
     part_t *part = &parts[index_of(p)];
 
-    part->moving = part->fresh = false;
+    n_come       += (part->stage == COMES);
+    part->stage   = OPEN;
+    if (!part->has_also) {
+        part->also = part->old;
+    }
+    part->has_also = true;
+    part->moving   = false;
+    part->fresh   = 0;
     adopt(part);
     part->sweep_at = sim.now + (sim_below(SWEEP_MS) * MS);
     n_moved       += 1;
@@ -101,24 +114,48 @@ void sweep(proc_t *p)
 {
     part_t *part = &parts[index_of(p)];
 
-    if ((part->sweep_at != 0) && (sim.now >= part->sweep_at) && !part->moving) {
+    if ((part->sweep_at != 0) && (sim.now >= part->sweep_at)) {
         part->sweep_at = 0;
         (void)kvcl_dir_table_remove_if(&part->table, is_foreign, &part->home);
     }
+}
+
+void tell(proc_t *p, uint32_t slot, bool asks)
+{
+    const part_t *part = &parts[index_of(p)];
+    mail_t       *mail = post(p, slot, MAIL_MOVED);
+
+    mail->id   = part->moves.id;
+    mail->step = (!part->moving || part->switched) ? 2 : part->listed ? 1 : 0; /* steps that it has made */
+    mail->n    = asks ? 1 : 0;
 }
 
 void say(proc_t *p, kvcl_moves_step_t step)
 {
     part_t   *part = &parts[index_of(p)];
     uint32_t slot;
-    mail_t   *mail;
 
     kvcl_moves_say(&part->moves, p->slot, part->moves.id, step);
     for (slot = 0; slot < SLOTS; ++slot) {
-        if ((slot != p->slot) && (part->incs[slot] != 0)) {
-            mail       = post(p, slot, MAIL_MOVED);
-            mail->id   = part->moves.id;
-            mail->step = step;
+        if ((slot != p->slot) && (part->ranks[slot].incarnation != 0)) {
+            tell(p, slot, false);
+        }
+    }
+}
+
+/* Who did not know a rank yet has not heard it. */
+void say_again(proc_t *p)
+{
+    part_t   *part = &parts[index_of(p)];
+    uint32_t slot;
+
+    if (!part->moving || (sim.now < part->say_at)) {
+        return;
+    }
+    part->say_at = sim.now + (SAY_MS * MS);
+    for (slot = 0; slot < SLOTS; ++slot) {
+        if ((slot != p->slot) && (part->ranks[slot].incarnation != 0)) {
+            tell(p, slot, true);
         }
     }
 }
@@ -138,55 +175,98 @@ void go_on(proc_t *p)
 
 static void begin_part(proc_t *p)
 {
-    part_t *part = &parts[index_of(p)];
+    part_t   *part = &parts[index_of(p)];
+    unsigned i;
 
     memset(part, 0, sizeof(*part));
     part->moves.ranks   = part->ranks;
     part->moves.n_ranks = SLOTS;
     part->begun         = true;
-    part->fresh         = (p->views.view.number > 1);
+    for (i = 0; i < KVCL_SHARDS; ++i) { /* of nobody */
+        part->map.home[i] = part->map.backup[i] = KVCL_SHARD_NO_RANK;
+    }
     if ((kvcl_dir_table_format(&part->table, part->mem, sizeof(part->mem)) != KVCL_OK) ||
         (kvcl_home_init(&part->home, &part->table, p->slot, &part->map, part->incs, SLOTS) != KVCL_OK)) {
         sim_broken("Internal", p, "no table");
     }
 }
 
-/* The map of these members. */
-static void take_view(proc_t *p, const kvcl_view_t *view)
+/* Those who leave have shards if nobody else stays. */
+static void make_map(proc_t *p)
 {
-    part_t   *part  = &parts[index_of(p)];
-    bool     first  = !part->begun;
-    uint32_t ranks[SLOTS], n = 0, slot;
+    part_t   *part = &parts[index_of(p)];
+    uint32_t ranks[SLOTS], n = 0, slot, all;
 
-    if (first) {
-        begin_part(p);
-    }
-    part->view_id = view->id;
-    if (!part->moving || part->switched) {
-        part->old = part->map;
-    }
-    for (slot = 0; slot < SLOTS; ++slot) {
-        uint16_t inc = kvcl_rankset_has(&view->members, slot) ? (uint16_t)view->incarnation[slot] : 0;
-
-        if ((part->incs[slot] != inc) && !first) {
-            kvcl_moves_drop(&part->old, slot);
-        }
-        part->incs[slot] = part->ranks[slot].incarnation = inc;
-        if (inc != 0) {
-            ranks[n++] = slot;
+    for (all = 0; (all < 2) && (n == 0); ++all) {
+        for (slot = 0; slot < SLOTS; ++slot) {
+            if ((part->ranks[slot].incarnation != 0) && ((all != 0) || !part->ranks[slot].leaves)) {
+                ranks[n++] = slot;
+            }
         }
     }
     if (kvcl_shard_map_build(&part->map, 1, ranks, n) != KVCL_OK) {
         sim_broken("Internal", p, "no map");
     }
-    kvcl_moves_begin(&part->moves);
-    part->moving   = (view->number > 1);
-    part->listed   = part->switched = false;
-    part->walk     = 0;
-    if (first) { /* it has no block, and does not know the map before: it asks nobody until shards have moved */
-        part->old = part->map;
+}
+
+/* Shards begin to move, or begin anew. */
+void move(proc_t *p, bool grows)
+{
+    static kvcl_shard_map_t old, also;
+    part_t                  *part = &parts[index_of(p)];
+    kvcl_moves_maps_t       next  = kvcl_moves_next(maps_of(part), part->switched, grows);
+    uint32_t                slot;
+
+    old            = *next.old;
+    part->has_also = (next.also != NULL) && (broken != BREAK_FORGET_OLD);
+    also           = part->has_also ? *next.also : old;
+    part->old      = old;
+    part->also     = also;
+    for (slot = 0; slot < SLOTS; ++slot) {
+        part->incs[slot] = part->ranks[slot].incarnation;
+        if (part->incs[slot] == 0) {
+            kvcl_moves_drop(&part->old, slot);
+            kvcl_moves_drop(&part->also, slot);
+        }
     }
+    make_map(p);
+    kvcl_moves_begin(&part->moves);
+    part->moving = true;
+    part->listed = part->switched = false;
+    part->walk   = 0;
     adopt(part);
+    part->sweep_at = (part->sweep_at != 0) ? part->sweep_at : sim.now + (sim_below(SWEEP_MS) * MS);
+}
+
+/* The job's first ranks open the store together. */
+static void open_first(proc_t *p)
+{
+    part_t   *part = &parts[index_of(p)];
+    uint32_t slot;
+
+    KVCL_RANKSET_EACH(&p->views.view.members, slot) {
+        part->incs[slot] = part->ranks[slot].incarnation = (uint16_t)p->views.view.incarnation[slot];
+    }
+    make_map(p);
+    kvcl_moves_begin(&part->moves);
+    part->stage = OPEN;
+    adopt(part);
+}
+
+/* True: ranks that took part are not in this view. */
+static bool drop_gone(part_t *part, const kvcl_view_t *view)
+{
+    bool     changed = false;
+    uint32_t slot;
+
+    for (slot = 0; slot < SLOTS; ++slot) {
+        if ((part->ranks[slot].incarnation != 0) && !kvcl_view_has(view, slot, part->ranks[slot].incarnation)) {
+            part->ranks[slot].incarnation = 0;
+            part->ranks[slot].leaves      = false;
+            changed                       = true;
+        }
+    }
+    return changed;
 }
 
 void follow(proc_t *p)
@@ -203,9 +283,22 @@ void follow(proc_t *p)
         kvcl_view_apply(view, change, &next);
         view = &next;
     }
-    if (!part->begun || (part->view_id != view->id)) {
-        take_view(p, view);
+    if (!part->begun) {
+        begin_part(p);
+        if (view->number == 1) {
+            open_first(p);
+        }
+    } else if (part->view_id == view->id) {
+        return;
+    } else if (drop_gone(part, view) && (part->stage >= COMES)) {
+        move(p, false);
     }
+    part->view_id = view->id;
+}
+
+bool has_failed(const proc_t *p, uint32_t slot)
+{
+    return kvcl_rankset_has(&p->failed, slot);
 }
 
 /* Who is asked for a key: its home, or another one if that has failed. */
@@ -224,10 +317,12 @@ uint32_t asked(const proc_t *p, const part_t *part, const kvcl_key_t *key)
 static bool owns(const proc_t *p, const kvcl_key_t *key)
 {
     const part_t *part = &parts[index_of(p)];
-    bool         in_old = !part->fresh && (kvcl_moves_reader(&part->map, &part->old, key, true) == p->slot);
+    bool         in_old = (part->stage == OPEN) && (kvcl_moves_reader(&part->map, &part->old, key, true) == p->slot);
     bool         in_new = (kvcl_shard_home(&part->map, key) == p->slot);
 
-    return part->moving ? in_old && (in_new || !part->switched) : in_new;
+    bool in_also = !part->has_also || (kvcl_moves_reader(&part->map, &part->also, key, true) == p->slot);
+
+    return part->moving ? in_old && in_also && (in_new || !part->switched) : in_new;
 }
 
 /* Both use one map alone, and the same. */
@@ -277,9 +372,14 @@ kvcl_status_t list_here(const proc_t *p, unsigned key, const kvcl_dir_loc_t *loc
 {
     part_t        *part  = &parts[index_of(p)];
     kvcl_status_t status = kvcl_home_may_change(&part->home, &keys[key], !has_lease(p));
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]; /* copies enough, if all live */
     bool          lives  = (loc->rank < SLOTS) && (part->incs[loc->rank] == loc->incarnation);
 
-    return (status != KVCL_OK) ? status : lives ? kvcl_home_list(&part->home, &keys[key], loc) : KVCL_ERR_STALE;
+    if (status != KVCL_OK) {
+        return status;
+    }
+    status = lives ? kvcl_home_list(&part->home, &keys[key], loc) : KVCL_ERR_STALE;
+    return (lives && (status != KVCL_OK) && (look_up(p, key, locs) == KVCL_DIR_LOCS_MAX)) ? KVCL_OK : status;
 }
 
 kvcl_status_t remove_here(const proc_t *p, unsigned key)

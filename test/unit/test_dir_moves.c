@@ -65,7 +65,7 @@ START_TEST(whoever_is_asked_was_told)
     for (i = 0; i < KEYS; ++i) {
         key = test_key(i);
         for (two = 0; two < 2; ++two) {
-            kvcl_moves_homes(&b, &old, &key, two != 0, homes);
+            kvcl_moves_homes((kvcl_moves_maps_t){.map = &b, .old = &old}, &key, two != 0, homes);
             ck_assert(has(homes, kvcl_shard_home(&b, &key)));
             reader = kvcl_moves_reader(&b, &old, &key, two != 0);
             ck_assert(has(homes, reader));
@@ -83,6 +83,51 @@ START_TEST(whoever_is_asked_was_told)
                                  (!two || (kvcl_shard_home(&b, &key) != kvcl_shard_backup(&old, &key))));
         }
     }
+}
+END_TEST
+
+/* 3 comes to 0, 1 and 2. Some have switched when 2 goes, one has not; or some had settled, and one not. */
+START_TEST(each_rank_lists_where_any_looks_up_when_one_goes)
+{
+    static kvcl_shard_map_t  now, unswitched, switched;
+    const uint32_t           before[3] = {0, 1, 2}, after[4] = {0, 1, 2, 3}, left[3] = {0, 1, 3};
+    const kvcl_moves_maps_t  moving = {.map = &b, .old = &old}, settled = {.map = &b, .also = &old};
+    kvcl_moves_maps_t        late, early;
+    uint32_t                 homes[KVCL_MOVES_HOMES];
+    unsigned                 i, two, needed = 0;
+
+    maps(before, 3, after, 4);
+    late  = kvcl_moves_next(moving, false, false);
+    early = kvcl_moves_next(moving, true, false);
+    ck_assert((late.old == &old) && (late.also == NULL));
+    ck_assert((early.old == &b) && (early.also == &old));
+    early = kvcl_moves_next(settled, false, false);
+    ck_assert((early.old == &b) && (early.also == &old));
+    early = kvcl_moves_next((kvcl_moves_maps_t){.map = &now, .old = &b, .also = &old}, true, false);
+    ck_assert((early.old == &now) && (early.also == &old));
+    early = kvcl_moves_next(settled, false, true); /* nobody looks up by `old` any more */
+    ck_assert((early.old == &b) && (early.also == NULL));
+    ck_assert_int_eq(kvcl_shard_map_build(&now, 1, left, 3), KVCL_OK);
+    unswitched = old;
+    switched   = b;
+    kvcl_moves_drop(&unswitched, 2);
+    kvcl_moves_drop(&switched, 2);
+    for (i = 0; i < KEYS; ++i) {
+        const kvcl_key_t key = test_key(i);
+
+        for (two = 0; two < 2; ++two) {
+            const uint32_t first  = kvcl_moves_reader(&now, &unswitched, &key, two != 0);
+            const uint32_t second = kvcl_moves_reader(&now, &switched, &key, two != 0);
+
+            kvcl_moves_homes((kvcl_moves_maps_t){.map = &now, .old = &unswitched}, &key, two != 0, homes);
+            ck_assert(has(homes, first) && has(homes, second));
+            kvcl_moves_homes((kvcl_moves_maps_t){.map = &now, .old = &switched}, &key, two != 0, homes);
+            needed += has(homes, first) ? 0 : 1;
+            kvcl_moves_homes((kvcl_moves_maps_t){&now, &switched, &unswitched}, &key, two != 0, homes);
+            ck_assert(has(homes, first) && has(homes, second));
+        }
+    }
+    ck_assert_uint_gt(needed, 0);
 }
 END_TEST
 
@@ -125,14 +170,14 @@ START_TEST(a_home_lists_nothing_without_a_lease_and_keeps_what_moves)
     maps(before, 2, after, 3);
     ck_assert_int_eq(kvcl_dir_table_format(&table, mem, sizeof(mem)), KVCL_OK);
     ck_assert_int_eq(kvcl_home_init(&home, &table, 0, &a, incarnations, 3), KVCL_OK);
-    kvcl_home_adopt(&home, &b, &old, incarnations, 3);
+    kvcl_home_adopt(&home, &b, &old, NULL, incarnations, 3);
     for (i = 0; i < KEYS; ++i) { /* of two ranks each is a home of all keys */
         key = test_key(i);
         ck_assert_int_eq(kvcl_home_may_change(&home, &key, false), KVCL_OK);
         ck_assert_int_eq(kvcl_home_may_change(&home, &key, true), KVCL_ERR_NO_QUORUM);
         ck_assert(kvcl_home_keeps(&home, &key, &loc));
     }
-    kvcl_home_adopt(&home, &b, NULL, incarnations, 3);
+    kvcl_home_adopt(&home, &b, NULL, NULL, incarnations, 3);
     for (i = 0; i < KEYS; ++i) {
         key = test_key(i);
         lost += (kvcl_home_may_change(&home, &key, false) == KVCL_ERR_STALE) ? 1 : 0;
@@ -151,6 +196,7 @@ int main(void)
 
     tcase_add_test(tc, a_joiner_takes_its_share_and_nothing_else_moves);
     tcase_add_test(tc, whoever_is_asked_was_told);
+    tcase_add_test(tc, each_rank_lists_where_any_looks_up_when_one_goes);
     tcase_add_test(tc, a_step_counts_for_one_set_of_ranks);
     tcase_add_test(tc, a_home_lists_nothing_without_a_lease_and_keeps_what_moves);
     suite_add_tcase(suite, tc);

@@ -154,16 +154,15 @@ static bool is_gone(const struct kvcl_store *store, uint32_t rank)
     return (atomic_load_explicit(&store->ranks[rank].avoided, memory_order_relaxed) & KVCL_AVOID_GONE) != 0;
 }
 
-/* Shards begin to move, or begin anew. */
-static void move(kvcl_store_h store)
+/* Shards begin to move, or begin anew. grows: as kvcl_moves_next(). */
+static void move(kvcl_store_h store, bool grows)
 {
     kvcl_store_views_t *views = store->views;
-    kvcl_store_map_t   *map   = kvcl_view_map_make(store);
+    kvcl_store_map_t   *map   = kvcl_view_map_move(store, grows);
     uint32_t           i;
 
-    if ((map == NULL) || ((map->old = kvcl_view_map_old(store)) == NULL)) {
-        free(map); /* the present one stays: keys of ranks that have gone are not found */
-        return;
+    if (map == NULL) {
+        return; /* the present one stays: keys of ranks that have gone are not found */
     }
     for (i = 0; i < store->n_ranks; ++i) {
         if ((views->moves.ranks[i].incarnation == 0) || !is_gone(store, i)) {
@@ -220,9 +219,7 @@ void kvcl_views_changed(kvcl_store_h store, const kvcl_view_t *view)
         return;
     }
     if (take_view(store, view)) {
-        move(store);
-    } else {
-        kvcl_log_debug("view %llu has the same ranks of a store", (unsigned long long)view->number);
+        move(store, false);
     }
 }
 
@@ -260,7 +257,7 @@ void kvcl_views_rank_comes(kvcl_store_h store, uint32_t rank, uint16_t incarnati
         if (view != NULL) { /* else the first view names all members (take_view) */
             views->members[rank] = view->incarnation[slot_of(store, rank)];
         }
-        move(store);
+        move(store, true);
     }
 }
 
@@ -271,13 +268,14 @@ void kvcl_views_come(kvcl_store_h store)
 
     kvcl_assert_locked(store->ctx);
     views->moves.ranks[store->me].incarnation = store->incarnation;
+    store->ranks[store->me].fresh             = true;
     for (i = 0; i < store->n_ranks; ++i) {
         if ((i != store->me) && (store->ranks[i].peer->state != KVCL_PEER_READY)) {
             views->moves.ranks[i].incarnation = 0;
         }
     }
     (void)take_view(store, kvcl_member_view(store->ctx));
-    move(store);
+    move(store, true);
 }
 
 bool kvcl_views_has(const struct kvcl_store *store, uint32_t rank)
@@ -306,7 +304,7 @@ bool kvcl_views_rank_failed(kvcl_store_h store, uint32_t rank)
     }
     views->moves.ranks[rank].incarnation = 0; /* it has closed its part: it owns nothing any more */
     views->moves.ranks[rank].leaves      = false;
-    move(store);
+    move(store, false);
     return true;
 }
 

@@ -46,7 +46,7 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
         free(map);
         return kvcl_fail(status, "no memory for a shard map");
     }
-    map->old      = NULL;
+    map->old      = map->also = NULL;
     map->switched = false;
     if (old == NULL) {
         atomic_store(&store->settled, map);
@@ -62,6 +62,7 @@ void kvcl_store_maps_free(kvcl_store_h store)
     for (; map != NULL; map = before) {
         before = map->before;
         free(map->old);
+        free(map->also);
         free(map);
     }
     atomic_store_explicit(&store->map, NULL, memory_order_relaxed);

@@ -4,6 +4,7 @@
 #ifndef KVCL_STORE_HOME_RANKS_H
 #define KVCL_STORE_HOME_RANKS_H
 
+#include "dir/moves.h"
 #include "store/hello.h"
 #include "store/store.h"
 
@@ -16,6 +17,14 @@ static inline const kvcl_shard_map_t *kvcl_store_shards(const struct kvcl_store 
 static inline const kvcl_shard_map_t *kvcl_store_old(const kvcl_shard_map_t *map)
 {
     return ((const kvcl_store_map_t *)map)->old;
+}
+
+/* All that count. */
+static inline kvcl_moves_maps_t kvcl_store_maps(const kvcl_shard_map_t *map)
+{
+    const kvcl_store_map_t *at = (const kvcl_store_map_t *)map;
+
+    return (kvcl_moves_maps_t){.map = map, .old = at->old, .also = at->also};
 }
 
 /* Are keys looked up by the map before? */

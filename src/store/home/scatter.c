@@ -22,18 +22,17 @@ static kvcl_status_t allocate(uint32_t n_ranks, unsigned per, size_t n, size_t m
     return KVCL_OK;
 }
 
-/* KVCL_SHARD_NO_RANK becomes n_ranks: items of no rank are sorted behind all others, without a branch for each, which
- * would often be mispredicted. */
+/* KVCL_SHARD_NO_RANK becomes n_ranks: items of no rank come last, without a branch that is often mispredicted. */
 static inline uint32_t bucket_of(uint32_t rank, uint32_t n_ranks)
 {
     return (rank < n_ranks) ? rank : n_ranks;
 }
 
-/* to has per ranks of each item: 1, 2 or 4. */
-static void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
+/* to has per ranks of each item. */
+static inline void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, kvcl_scatter_t *scatter)
 {
     uint32_t *at = scatter->starts;
-    size_t   i;
+    size_t   i, j;
 
     for (i = 0; i < per * n; ++i) {
         ++at[bucket_of(to[i], n_ranks)];
@@ -41,8 +40,10 @@ static void sort(uint32_t n_ranks, const uint32_t *to, unsigned per, size_t n, k
     for (i = 1; i <= n_ranks; ++i) {
         at[i] += at[i - 1];
     }
-    for (i = per * n; i-- > 0;) { /* backwards: each start ends where its items begin */
-        scatter->order[--at[bucket_of(to[i], n_ranks)]] = (uint32_t)(i >> (per >> 1));
+    for (i = n; i-- > 0;) { /* backwards: each start ends where its items begin */
+        for (j = per; j-- > 0;) {
+            scatter->order[--at[bucket_of(to[(per * i) + j], n_ranks)]] = (uint32_t)i;
+        }
     }
 }
 
@@ -59,7 +60,7 @@ kvcl_status_t kvcl_scatter_to(uint32_t n_ranks, const uint32_t *to, unsigned per
 /* Which homes of an item receive it. */
 typedef enum { TO_ONE, TO_BOTH, TO_ALL_OF_RECORD } to_t;
 
-/* Writes the item's homes: one, or up to two, or up to four while shards move; a record has two in a map if its flags
+/* Writes the item's homes: one, or up to two, or up to six while shards move; a record has two in a map if its flags
  * or the store say so. A caller's keys may lie at any address, so only records are read as records. */
 static inline void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, const void *item, to_t to,
                             uint32_t *homes)
@@ -75,7 +76,7 @@ static inline void homes_of(kvcl_store_h store, const kvcl_shard_map_t *map, con
         two = kvcl_store_two_homes(store, ((const kvcl_store_rec_t *)item)->loc.flags);
     }
     if (kvcl_store_old(map) != NULL) {
-        kvcl_moves_homes(map, kvcl_store_old(map), key, two, homes);
+        kvcl_moves_homes(kvcl_store_maps(map), key, two, homes);
         return;
     }
     homes[0] = kvcl_shard_home(map, key);

@@ -29,46 +29,69 @@ static uint32_t list_ranks(const kvcl_moves_t *moves, bool leavers, uint32_t *ra
     return ((n != 0) || leavers) ? n : list_ranks(moves, true, ranks);
 }
 
-kvcl_store_map_t *kvcl_view_map_make(kvcl_store_h store)
+/* NULL: no memory. */
+static kvcl_store_map_t *make(kvcl_store_h store)
 {
-    const kvcl_store_views_t *views = store->views;
-    kvcl_store_map_t         *map   = calloc(1, sizeof(*map));
-    uint32_t                 *ranks = malloc(store->n_ranks * sizeof(*ranks)), n;
+    kvcl_store_map_t *map   = calloc(1, sizeof(*map));
+    uint32_t         *ranks = malloc(store->n_ranks * sizeof(*ranks)), n;
 
-    n = (ranks != NULL) ? list_ranks(&views->moves, false, ranks) : 0;
+    n = (ranks != NULL) ? list_ranks(&store->views->moves, false, ranks) : 0;
     if ((map != NULL) && ((ranks == NULL) || (kvcl_shard_map_build(&map->shards, 1, ranks, n) != KVCL_OK))) {
         free(map);
         map = NULL;
     }
     free(ranks);
-    if (map == NULL) {
-        kvcl_log_error("no memory for the shard map of view %llu", (unsigned long long)views->view);
-    }
     return map;
 }
 
-kvcl_shard_map_t *kvcl_view_map_old(kvcl_store_h store)
+/* A copy of a map, less the ranks that take no part any more. NULL: no memory, or there is none. */
+static kvcl_shard_map_t *copy_of(const struct kvcl_store *store, const kvcl_shard_map_t *map)
 {
-    const kvcl_store_map_t *now = atomic_load(&store->map);
-    kvcl_shard_map_t       *old = malloc(sizeof(*old));
-    uint32_t               i;
+    kvcl_shard_map_t *copy = (map != NULL) ? malloc(sizeof(*copy)) : NULL;
+    uint32_t         i;
 
-    if (old == NULL) {
-        return NULL;
-    }
-    *old = ((now->old != NULL) && !now->switched) ? *now->old : now->shards;
-    for (i = 0; i < store->n_ranks; ++i) {
-        if (store->views->moves.ranks[i].incarnation == 0) {
-            kvcl_moves_drop(old, i);
+    if (copy != NULL) {
+        *copy = *map;
+        for (i = 0; i < store->n_ranks; ++i) {
+            if (store->views->moves.ranks[i].incarnation == 0) {
+                kvcl_moves_drop(copy, i);
+            }
         }
     }
-    return old;
+    return copy;
+}
+
+/* False: no memory. */
+static bool set_maps(const struct kvcl_store *store, kvcl_store_map_t *map, kvcl_moves_maps_t maps)
+{
+    map->old  = copy_of(store, maps.old);
+    map->also = copy_of(store, maps.also);
+    if (((map->old != NULL) == (maps.old != NULL)) && ((map->also != NULL) == (maps.also != NULL))) {
+        return true;
+    }
+    free(map->old);
+    free(map->also);
+    free(map);
+    return false;
+}
+
+kvcl_store_map_t *kvcl_view_map_move(kvcl_store_h store, bool grows)
+{
+    const kvcl_store_map_t *now = atomic_load(&store->map);
+    kvcl_store_map_t       *map = make(store);
+
+    if ((map == NULL) || !set_maps(store, map, kvcl_moves_next(kvcl_store_maps(&now->shards), now->switched, grows))) {
+        kvcl_log_error("no memory for the shard maps of view %llu", (unsigned long long)store->views->view);
+        return NULL;
+    }
+    return map;
 }
 
 void kvcl_view_map_set(kvcl_store_h store, kvcl_store_map_t *map)
 {
     kvcl_store_map_set(store, map);
-    kvcl_home_adopt(&store->home, &map->shards, map->old, store->incarnations, store->n_ranks);
+    kvcl_home_adopt(&store->home, &map->shards, map->old, (map->old != NULL) ? map->also : NULL, store->incarnations,
+                    store->n_ranks);
     if ((map->old == NULL) || map->switched) {
         atomic_store(&store->settled, map);
     }
@@ -78,16 +101,19 @@ kvcl_store_map_t *kvcl_view_map_next(kvcl_store_h store, bool over)
 {
     const kvcl_store_map_t *now = atomic_load(&store->map);
     kvcl_store_map_t       *map = malloc(sizeof(*map));
+    kvcl_moves_maps_t      maps = kvcl_store_maps(&now->shards);
 
-    if (map == NULL) {
+    if (over) { /* what a move after this one begins with; a rank that has come had no map before */
+        maps.also = store->ranks[store->me].fresh ? NULL : (maps.also != NULL) ? maps.also : maps.old;
+        maps.old  = NULL;
+    }
+    if (map != NULL) {
+        *map          = *now;
+        map->switched = !over;
+    }
+    if ((map == NULL) || !set_maps(store, map, maps)) {
         kvcl_log_error("no memory for a shard map: shards go on moving");
         return NULL;
-    }
-    *map          = *now;
-    map->switched = !over;
-    map->old      = over ? NULL : malloc(sizeof(*map->old));
-    if (map->old != NULL) {
-        *map->old = *now->old;
     }
     return map;
 }
