@@ -8,7 +8,8 @@
  *          victims may be absent until its owner has listed it at new homes; then it is found (found late)
  * both     the same, but both are killed at once, and the survivors get those keys at once
  * stopped  4 ranks; the last is stopped until the others have excluded it. No put or removal that it begins afterwards
- *          succeeds, and the others lose nothing
+ *          succeeds; nor does a put under way of which only it has a copy, since the rank that was to have another one
+ *          was stopped, too, for a moment; and the others lose nothing
  * alone    3 ranks, two of them stopped: the third one's removals and upserts end with KVCL_ERR_NO_QUORUM, its gets of
  *          keys that it is a home of go on; and when the others go on, it removes again
  */
@@ -35,6 +36,8 @@ typedef struct shared {
     _Atomic int      ready, phase, done; /* phase 1: the victims were hit; 2: they go on, or the second one was hit */
     _Atomic bool     second;             /* the second one is hit next, or was */
     _Atomic bool     excluded;           /* rank 0 has a view without the victim */
+    _Atomic bool     held;               /* rank 1 does not answer: the victim puts keys of which it is no home */
+    _Atomic unsigned begun;              /* calls of the victim, that under way included */
     _Atomic uint64_t resumed_ns;
     _Atomic uint64_t puts, removes, gets;
     _Atomic uint64_t lost, found, wrong, failed, zombie, fenced, no_quorum, again, late;
@@ -49,6 +52,7 @@ typedef struct me {
     int            rank;
     uint8_t        state[KEYS];
     unsigned       round[KEYS];
+    uint8_t        copies; /* of its last put */
 } me_t;
 
 static shared_t         *s;
@@ -104,6 +108,7 @@ static kvcl_status_t put(me_t *me, unsigned i, uint64_t timeout_ns, bool upsert)
     expected(&key, words);
     KVCL_TRY(kvcl_cache_write_block(me->cache, id, words, sizeof(words)));
     p.timeout_ns = timeout_ns;
+    p.copies     = &me->copies;
     return wait_for(upsert ? kvcl_store_upsert(me->store, &key, 1, me->cache, &id, &p, &req)
                            : kvcl_store_put(me->store, &key, 1, me->cache, &id, &p, &req), &req);
 }
@@ -247,23 +252,37 @@ static void get_orphans(me_t *me)
     }
 }
 
+static bool is_home(uint32_t rank, const kvcl_key_t *key)
+{
+    return (kvcl_shard_home(&homes, key) == rank) || (kvcl_shard_backup(&homes, key) == rank);
+}
+
 /* The stopped rank: what it begins after it goes on does not succeed. */
 static void be_zombie(me_t *me)
 {
     unsigned      i = 0;
     uint64_t      begun;
     kvcl_status_t status;
-    bool          put_it;
+    kvcl_key_t    key;
+    bool          put_it, held;
 
     for (i = 0; atomic_load(&s->done) == 0; i = (i + 1) % KEYS) {
-        put_it = (me->state[i] != KEY_PUT);
-        me->round[i] += put_it ? 1 : 0;
+        held   = atomic_load(&s->held);
+        put_it = held || (me->state[i] != KEY_PUT);
+        do {
+            me->round[i] += put_it ? 1 : 0;
+            key           = key_of(me->rank, i, me->round[i]);
+        } while (held && is_home(1, &key));
         begun  = now_ns();
+        ++s->begun;
         status = put_it ? put(me, i, 500000000, false) : drop(me, i, 500000000);
         me->state[i] = (put_it && (status == KVCL_OK)) ? KEY_PUT : KEY_UNSURE;
         if ((atomic_load(&s->resumed_ns) != 0) && (begun >= atomic_load(&s->resumed_ns))) {
             s->zombie += (status == KVCL_OK) ? 1 : 0;
             s->fenced += (status != KVCL_OK) ? 1 : 0;
+        } else if ((atomic_load(&s->resumed_ns) != 0) && put_it && (status == KVCL_OK) && (me->copies < 2)) {
+            fprintf(stderr, "key %u/%u, put when this rank was stopped: %u copies\n", i, me->round[i], me->copies);
+            s->zombie += 1;
         }
     }
 }
@@ -367,9 +386,23 @@ static bool wait_ready(void)
     return atomic_load(&s->ready) == size;
 }
 
+/* Until the victim is in a put that waits for rank 1, which it has chosen for the copy: the third one, at the latest.
+ * If it does not get there before it suspects rank 1, the rest is tested all the same. */
+static void wait_for_put(void)
+{
+    unsigned last = atomic_load(&s->begun), still = 0, i;
+
+    for (i = 0; (i < 500) && (still < 50); ++i) {
+        usleep(1000);
+        still = (atomic_load(&s->begun) == last) ? still + 1 : 0;
+        last  = atomic_load(&s->begun);
+    }
+}
+
 static void strike(const job_t *job, const pid_t *pids)
 {
     kvcl_rand_t rnd;
+    unsigned    n;
     int         i;
 
     kvcl_rand_seed(&rnd, job->seed);
@@ -381,7 +414,15 @@ static void strike(const job_t *job, const pid_t *pids)
         atomic_store(&s->second, true);
         kill(pids[2], SIGKILL);
     } else if (job->scene == STOPPED) {
+        atomic_store(&s->held, true);
+        n = atomic_load(&s->begun);
+        for (i = 0; (i < LONG_MS) && (atomic_load(&s->begun) < n + 2); ++i) {
+            usleep(1000); /* those calls that began before have ended */
+        }
+        kill(pids[1], SIGSTOP);
+        wait_for_put();
         kill(pids[3], SIGSTOP);
+        kill(pids[1], SIGCONT);
         atomic_store(&s->phase, 1);
         for (i = 0; (i < LONG_MS) && !atomic_load(&s->excluded); ++i) {
             usleep(1000);

@@ -11,6 +11,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "store/copy/chain_impl.h"
+#include "store/home/follow_views.h"
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
 #include "store/pool/publish.h"
@@ -42,7 +43,8 @@ static void store_counts(kvcl_chain_t *chain)
     }
 }
 
-/* Fewer ranks than copies is no error; fewer copies than the ranks could hold is one. */
+/* Fewer ranks than copies is no error; fewer copies than the ranks could hold is one. Without a quorum this rank does
+ * not know which ranks there are. */
 static kvcl_status_t verdict(kvcl_chain_t *chain)
 {
     unsigned can = kvcl_store_places(chain->store, kvcl_owner_bytes(chain->pool)) + 1;
@@ -57,6 +59,9 @@ static kvcl_status_t verdict(kvcl_chain_t *chain)
                              chain->item[i], chain->made[i], can, chain->refused_by);
             }
             return (chain->refused != KVCL_OK) ? chain->refused : KVCL_ERR_NO_SPACE;
+        }
+        if ((chain->made[i] < chain->copies) && !kvcl_views_may_own(chain->store)) {
+            return KVCL_ERR_NO_QUORUM;
         }
     }
     return chain->status;

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "store/copy/copy_jobs.h"
 #include "store/copy/put_far_impl.h"
+#include "store/home/follow_views.h"
 #include "store/home/ranks.h"
 
 #include <string.h>
@@ -150,7 +151,8 @@ void kvcl_far_halt(kvcl_far_put_t *far)
     }
 }
 
-/* Fewer ranks than copies is no error; fewer copies than the ranks could hold is one. */
+/* Fewer ranks than copies is no error; fewer copies than the ranks could hold is one. Without a quorum this rank does
+ * not know which ranks there are. */
 kvcl_status_t kvcl_far_verdict(kvcl_far_put_t *far)
 {
     unsigned can = kvcl_store_places(far->call.store, far->bytes);
@@ -167,6 +169,9 @@ kvcl_status_t kvcl_far_verdict(kvcl_far_put_t *far)
                              far->made[i], can, far->refused_by, kvcl_status_text(far->refused));
             }
             return (far->refused != KVCL_OK) ? far->refused : KVCL_ERR_NO_SPACE;
+        }
+        if ((far->made[i] < far->copies) && !kvcl_views_may_own(far->call.store)) {
+            return KVCL_ERR_NO_QUORUM;
         }
     }
     return KVCL_OK;
