@@ -69,7 +69,7 @@ void blocks_ended(const blocks_t *blocks, tally_t *tally, const char *what, kvcl
     }
 }
 
-kvcl_status_t blocks_put(blocks_t *blocks, const name_t *name)
+kvcl_status_t blocks_put(blocks_t *blocks, const name_t *name, uint8_t *copies_p)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     const uint32_t     id     = HERE;
@@ -83,6 +83,8 @@ kvcl_status_t blocks_put(blocks_t *blocks, const name_t *name)
     for (i = 0; i < UNIT; ++i) {
         bytes_at(blocks, id)[i] = byte_of(&key, i);
     }
+    *copies_p         = 0;
+    params.copies     = copies_p;
     params.timeout_ns = blocks->timeout_ns;
     began             = now_ns();
     status            = kvcl_store_put(blocks->store, &key, 1, blocks->cache, &id, &params, &req);

@@ -30,7 +30,8 @@ typedef struct blocks {
 /** Opens the store over comm: collective. */
 void blocks_open(blocks_t *blocks, kvcl_context_h ctx, kvcl_comm_h comm, uint64_t pool_bytes, uint64_t replicas);
 
-kvcl_status_t blocks_put(blocks_t *blocks, const name_t *name);
+/** copies_p: how many copies there are when it has ended. */
+kvcl_status_t blocks_put(blocks_t *blocks, const name_t *name, uint8_t *copies_p);
 
 /** Counts wrong bytes. KVCL_ERR_NOT_FOUND: a miss. */
 kvcl_status_t blocks_get(blocks_t *blocks, const name_t *name);

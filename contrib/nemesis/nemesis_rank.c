@@ -60,6 +60,7 @@ static void print_event(const kvcl_event_t *event)
     const char              *sep = "";
     int                     r;
 
+    flockfile(stdout);
     printf("{\"what\": \"event\", \"type\": \"%s\", \"view\": %" PRIu64 ", \"id\": \"%016" PRIx64 "\", \"ns\": %" PRIu64
            ", \"ranks\": [", ((event->type >= 1) && (event->type <= 5)) ? names[event->type] : "OTHER", event->view,
            event->view_id, event->time_ns);
@@ -70,6 +71,7 @@ static void print_event(const kvcl_event_t *event)
         }
     }
     printf("]}\n");
+    funlockfile(stdout);
 }
 
 /* A thread of its own: the rank may wait in a call for the very rank that fails. */
@@ -136,27 +138,27 @@ static void end_if_out(rank_t *rank, kvcl_status_t status)
 
 static void check(rank_t *rank, uint32_t slot, uint32_t life, uint32_t n)
 {
-    kvcl_status_t status;
-    name_t        name = {slot, life, 0};
-    uint32_t      missing = 0, single = 0, some[8] = {0};
-    uint32_t      i;
+    static uint32_t missing[PUTS_MAX];
+    kvcl_status_t   status;
+    name_t          name = {slot, life, 0};
+    uint32_t        n_missing = 0, single = 0, i;
 
     for (; name.number < n; ++name.number) {
         status = blocks_get(&rank->blocks, &name);
         end_if_out(rank, status);
         if (status != KVCL_OK) {
-            some[missing % 8] = name.number;
-            ++missing;
+            missing[n_missing++] = name.number;
         }
-        single  += (blocks_copies(&rank->blocks, &name) < 2);
+        single += (blocks_copies(&rank->blocks, &name) < 2);
     }
-    printf("{\"what\": \"checked\", \"slot\": %" PRIu32 ", \"life\": %" PRIu32 ", \"n\": %" PRIu32 ", \"missing\": "
-           "%" PRIu32
-           ", \"single\": %" PRIu32 ", \"some\": [", slot, life, n, missing, single);
-    for (i = 0; (i < missing) && (i < 8); ++i) {
-        printf("%s%" PRIu32, (i == 0) ? "" : ", ", some[i]);
+    flockfile(stdout);
+    printf("{\"what\": \"checked\", \"slot\": %" PRIu32 ", \"life\": %" PRIu32 ", \"n\": %" PRIu32 ", \"single\": "
+           "%" PRIu32 ", \"missing\": [", slot, life, n, single);
+    for (i = 0; i < n_missing; ++i) {
+        printf("%s%" PRIu32, (i == 0) ? "" : ", ", missing[i]);
     }
     printf("]}\n");
+    funlockfile(stdout);
 }
 
 static void obey(rank_t *rank, const char *line)
@@ -167,7 +169,7 @@ static void obey(rank_t *rank, const char *line)
         rank->hold = true;
     } else if (strcmp(line, "quit") == 0) {
         rank->quit = true;
-    } else if ((sscanf(line, "check %u %u %u", &slot, &life, &n) == 3) && (slot < SLOTS)) {
+    } else if ((sscanf(line, "check %u %u %u", &slot, &life, &n) == 3) && (slot < SLOTS) && (n <= PUTS_MAX)) {
         check(rank, slot, life, n);
     } else {
         fprintf(stderr, "nemesis_rank: no such command: %s\n", line);
@@ -203,14 +205,15 @@ static void put_and_get(rank_t *rank)
 {
     name_t        name = {rank->slot, rank->life, rank->acked};
     kvcl_status_t status;
+    uint8_t       copies;
     int           i;
 
     if ((rank->turns++ % PUTS_EVERY == 0) && (rank->acked < PUTS_MAX)) {
-        status = blocks_put(&rank->blocks, &name);
+        status = blocks_put(&rank->blocks, &name, &copies);
         end_if_out(rank, status);
         if (status == KVCL_OK) {
             ++rank->acked;
-            printf("{\"what\": \"acked\", \"n\": %" PRIu32 "}\n", rank->acked);
+            printf("{\"what\": \"acked\", \"n\": %" PRIu32 ", \"copies\": %u}\n", rank->acked, (unsigned)copies);
         }
     }
     for (i = 0; i < 4; ++i) {

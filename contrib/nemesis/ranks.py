@@ -38,6 +38,9 @@ class Rank:
         self.told = {}        # events by type
         self.latest = {}      # the last line of each kind
         self.acked = 0
+        self.frail = set()    # acknowledged blocks of which nobody but this rank was known to have a copy
+        self.asked = 0        # of its blocks those below this number were last looked for,
+        self.missing = set()  # and these were not found
         self.fate = None      # None: alive and well; "killed", "excluded"
         self.closed = False   # its output has ended
         self.stderr = None
@@ -46,6 +49,8 @@ class Rank:
         self.latest[line["what"]] = line
         if line["what"] == "acked":
             self.acked = line["n"]
+            if line["copies"] < 2:
+                self.frail.add(line["n"] - 1)
         elif line["what"] == "event":
             self.told.setdefault(line["type"], []).append(line)
         if line["what"] in ("event", "failed", "wrong", "tally"):
