@@ -257,10 +257,8 @@ static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline
         kvcl_lock(store->ctx);
         tenant = next_blocks(pool, used, &slot, &drain->batch);
         kvcl_unlock(store->ctx);
-        if ((keep_single(store, &drain->batch) != KVCL_OK) || (drain->batch.n == 0)) {
-            continue;
-        }
-        status = move_batch(pool, tenant, deadline, drain);
+        status = keep_single(store, &drain->batch);
+        status = ((status == KVCL_OK) && (drain->batch.n != 0)) ? move_batch(pool, tenant, deadline, drain) : status;
         if (status == KVCL_INPROGRESS) {
             slot   = (drain->batch.n != 0) ? drain->batch.recs[drain->batch.n].loc.slot : first;
             status = KVCL_OK;
@@ -303,9 +301,8 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
         if (kvcl_deadline_passed(deadline)) {
             return late(pool, drain);
         }
-        if ((keep_single(store, &drain->batch) == KVCL_OK) && (drain->batch.n != 0)) {
-            status = move_batch(pool, 0, deadline, drain);
-        }
+        status = keep_single(store, &drain->batch);
+        status = ((status == KVCL_OK) && (drain->batch.n != 0)) ? move_batch(pool, 0, deadline, drain) : status;
         if (status == KVCL_INPROGRESS) {
             it     = first;
             status = KVCL_OK;
@@ -380,6 +377,9 @@ static kvcl_status_t drain_rank(kvcl_store_h store, uint64_t *moved_p, const kvc
     store->draining = true;
     kvcl_unlock(store->ctx);
     status = (store->pool != NULL) ? drain_all(store->pool, deadline, drain) : KVCL_OK;
+    kvcl_lock(store->ctx);
+    status = ((status == KVCL_OK) && store->closing) ? KVCL_ERR_SHUTDOWN : status; /* its blocks have gone */
+    kvcl_unlock(store->ctx);
     status = (status == KVCL_OK) ? KVCL_OK : failed(drain, status);
     if (moved_p != NULL) {
         *moved_p = drain->moved;
