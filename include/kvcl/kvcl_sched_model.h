@@ -22,6 +22,7 @@
  *   decode_context C1 C2 ...       the same for steps: tokens of context of one request
  *   decode_row BATCH S1 S2 ...     requests of the batch; seconds of a step: above 0, and not falling
  *   kv_bytes, kv_tokens, pool_tokens, nic, load, schedule, stall, start, max_batch     kvcl_sched_model_info_t
+ *                                  kv_tokens and pool_tokens are whole, at most 1e15; max_batch whole, at most 1e9
  *   layers, width, attention, linear, weight_bytes, flops, memory, eff_attention, eff_linear, eff_memory
  *                                  a roofline instead of prefill and decode; all ten are needed, and kv_bytes and load
  *

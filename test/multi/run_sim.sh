@@ -190,6 +190,9 @@ says "steps of no time" 2 'zero.model:8:1: a decode step must take time' timeout
 model 'decode_context 1 1000\ndecode_row 1 0.02 0.01' >"$tmp/falls.model"
 says "steps that fall with the context" 2 'falls.model:9:1: the seconds of a decode_row must not fall' \
   timeout 60 $sim --model "$tmp/falls.model"
+model 'decode 1 0 0\nkv_tokens 18446744073709551617' >"$tmp/much.model"
+says "more tokens than can be counted" 2 'much.model:9:1: a whole number is needed, at most 1e15 tokens' \
+  timeout 60 $sim --model "$tmp/much.model"
 model '' >"$tmp/none.model"
 says "no decode part" 1 'the model has no decode step' timeout 60 $sim --model "$tmp/none.model" --requests 50
 model 'decode 1e-300 0 0' >"$tmp/tiny.model"

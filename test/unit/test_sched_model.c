@@ -126,6 +126,20 @@ END_TEST
 
 #define HEAD "kvcl-model 1\nname x\nsource y\n"
 
+START_TEST(the_largest_counts_are_kept_as_they_are)
+{
+    kvcl_sched_model_h      model = parse(HEAD "prefill 1 2 3 4\nkv_tokens 1e15\npool_tokens 999999999999999\n"
+                                          "max_batch 1e9\n");
+    kvcl_sched_model_info_t info  = KVCL_SCHED_MODEL_INFO_INIT;
+
+    ck_assert_int_eq(kvcl_sched_model_info(model, &info), KVCL_OK);
+    ck_assert(info.kv_tokens == 1e15);
+    ck_assert(info.pool_tokens == 999999999999999.0);
+    ck_assert(info.max_batch == 1000000000);
+    kvcl_sched_model_free(model);
+}
+END_TEST
+
 START_TEST(a_bad_file_is_refused_with_its_line_and_column)
 {
     refuses("", "ends without a line name");
@@ -153,6 +167,12 @@ START_TEST(a_bad_file_is_refused_with_its_line_and_column)
     refuses(HEAD "layers 1\n", "all of its ten numbers");
     refuses(HEAD "prefill 1 2 3 4\nstall 2\n", "stall is above 1");
     refuses(HEAD "prefill 1 2 3 4\nnic 1e-3\n", "at least 1");
+    refuses(HEAD "prefill 1 2 3 4\nkv_tokens 18446744073709551616\n", "m:5:1: a whole number is needed, at most 1e15");
+    refuses(HEAD "kv_tokens 1.000001e15\n", "m:4:1: a whole number is needed");
+    refuses(HEAD "pool_tokens 1e280\n", "m:4:1: a whole number is needed, at most 1e15 tokens");
+    refuses(HEAD "pool_tokens 0.5\n", "m:4:1: a whole number is needed, at most 1e15 tokens");
+    refuses(HEAD "max_batch 1000000001\n", "m:4:1: a whole number is needed, at most 1e9 requests");
+    refuses(HEAD "max_batch 1.5\n", "a whole number is needed, at most 1e9 requests");
 }
 END_TEST
 
@@ -175,6 +195,7 @@ int main(void)
     tcase_add_test(tcase, formulas_give_what_is_computed_by_hand);
     tcase_add_test(tcase, a_table_is_linear_between_its_points_and_unknown_outside);
     tcase_add_test(tcase, a_roofline_is_flops_and_bytes);
+    tcase_add_test(tcase, the_largest_counts_are_kept_as_they_are);
     tcase_add_test(tcase, a_bad_file_is_refused_with_its_line_and_column);
     tcase_add_test(tcase, a_missing_file_names_where_it_was_looked_for);
     suite_add_tcase(suite, tcase);

@@ -72,14 +72,16 @@ static kvcl_status_t read_info(reader_t *reader, size_t arg)
     return KVCL_OK;
 }
 
-static kvcl_status_t read_max_batch(reader_t *reader, size_t arg)
+/* Counted in 64 bits; a fraction would become 0, "not stated". arg 0: max_batch, else the place of tokens. */
+static kvcl_status_t read_count(reader_t *reader, size_t arg)
 {
-    (void)arg;
-    if (reader->value[0] > 1e9) {
-        return wrong(reader, 0, "max_batch is above 1e9", "");
+    const double value = reader->value[0];
+
+    if ((value > ((arg == 0) ? 1e9 : 1e15)) || ((double)(uint64_t)value != value)) {
+        return wrong(reader, 0, "a whole number is needed, at most ", (arg == 0) ? "1e9 requests" : "1e15 tokens");
     }
-    reader->model.info.max_batch = (uint64_t)reader->value[0];
-    return KVCL_OK;
+    reader->model.info.max_batch = (arg == 0) ? (uint64_t)value : reader->model.info.max_batch;
+    return (arg == 0) ? KVCL_OK : read_info(reader, arg);
 }
 
 static kvcl_status_t read_roof(reader_t *reader, size_t arg)
@@ -192,8 +194,9 @@ static kvcl_status_t read_decode_row(reader_t *reader, size_t arg)
     return read_row(reader, arg);
 }
 
-#define INFO(_name, _field) {_name, 1, 1, read_info, offsetof(kvcl_sched_model_info_t, _field), false}
-#define MODEL(_field)       offsetof(struct kvcl_sched_model, _field)
+#define INFO_BY(_read, _name, _field) {_name, 1, 1, _read, offsetof(kvcl_sched_model_info_t, _field), false}
+#define INFO(_name, _field)           INFO_BY(read_info, _name, _field)
+#define MODEL(_field)                 offsetof(struct kvcl_sched_model, _field)
 
 static const word_t words[] = {
     {"kvcl-model", 1, 1, read_version, 0, false},
@@ -210,14 +213,14 @@ static const word_t words[] = {
     {"decode_context", 1, VALUES_MAX - 1, read_columns, MODEL(decode_table), false},
     {"decode_row", 2, VALUES_MAX, read_decode_row, MODEL(decode_table), true},
     INFO("kv_bytes", kv_bytes),
-    INFO("kv_tokens", kv_tokens),
-    INFO("pool_tokens", pool_tokens),
+    INFO_BY(read_count, "kv_tokens", kv_tokens),
+    INFO_BY(read_count, "pool_tokens", pool_tokens),
     INFO("nic", nic_bytes_s),
     INFO("load", load_bytes_s),
     INFO("schedule", schedule_s),
     INFO("stall", stall),
     INFO("start", stage_s),
-    {"max_batch", 1, 1, read_max_batch, 0, false},
+    {"max_batch", 1, 1, read_count, 0, false},
     {"layers", 1, 1, read_roof, R_LAYERS, false},
     {"width", 1, 1, read_roof, R_WIDTH, false},
     {"attention", 1, 1, read_roof, R_ATTENTION, false},
