@@ -275,7 +275,7 @@ int main(int argc, char **argv)
 
     switch (parse(&opt, argc, argv)) {
     case CLI_DONE:
-        return EXIT_SUCCESS;
+        return cli_finish("kvcl_top", EXIT_SUCCESS);
     case CLI_BAD:
         return EXIT_USAGE;
     case CLI_GO:
@@ -289,5 +289,5 @@ int main(int argc, char **argv)
         good = look(&opt, &before);
     }
     free(before.rows);
-    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+    return cli_finish("kvcl_top", good ? EXIT_SUCCESS : EXIT_FAILURE);
 }

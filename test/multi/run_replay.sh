@@ -238,6 +238,16 @@ rc=0
 run 1 --pool 3 || rc=$?
 [ $rc = 1 ] && grep -q 'pool is too small' "$tmp/err" && result 0 "" || result 1 "a pool too small (status $rc)"
 
+# Output that cannot be written.
+for what in '' --json --help; do
+  [ -c /dev/full ] || break
+  rc=0
+  # shellcheck disable=SC2086
+  timeout 60 "$replay" --requests 5 $what >/dev/full 2>"$tmp/err" || rc=$?
+  [ $rc = 1 ] && grep -q '^kvcl_replay: the standard output could not be written' "$tmp/err" && rc=0 || rc=1
+  result $rc "a full disk: $what"
+done
+
 # The published traces, if they are next to the project.
 shared=$top_srcdir/../shared/traces
 if [ "$ring" = gate ]; then

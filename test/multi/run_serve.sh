@@ -86,6 +86,31 @@ echo $token >"$tmp/token"
 rc=0; "$top" --once 127.0.0.77:1 2>"$tmp/err" || rc=$?
 is [ $rc = 1 ]
 
+# Output that cannot be written.
+# lost TOOL COMMAND ...: its output is lost, which the tool says, with status 1.
+lost() {
+  tool=$1 rc=0
+  shift
+  "$@" >/dev/full 2>"$tmp/err" || rc=$?
+  is [ $rc = 1 ]
+  is has "$tmp/err" "^$tool: the standard output could not be written"
+}
+if [ -c /dev/full ]; then
+  lost kvcl_serve "$serve" --help
+  lost kvcl_top "$top" --help
+  KVCL_RENDEZVOUS='' KVCL_SIZE=0 "$serve" --block 4K --pool 64K --nvme "$tmp/lost:4M" >/dev/full 2>"$tmp/lost.err" &
+  pids="$pids $!"
+  turns=1200
+  until [ -s "$tmp/lost" ] || [ $turns = 0 ]; do # its store opens: signals are held back
+    turns=$((turns - 1))
+    sleep 0.05
+  done
+  kill -TERM $!
+  rc=0; wait $! || rc=$?
+  is [ $rc = 1 ]
+  is has "$tmp/lost.err" '^kvcl_serve: the standard output could not be written$'
+fi
+
 # The systemd unit, with the built files in place of the installed ones.
 if command -v systemd-analyze >/dev/null 2>&1; then
   sed -e "s|^ExecStart=/usr/bin/kvcl_serve|ExecStart=$serve|" -e '/^Documentation=/d' \
@@ -139,6 +164,8 @@ if [ -n "$http" ]; then
   is has "$tmp/table" '^ *0 alive  *48  *256  *18\.8'
   is has "$tmp/table" '^ *2 alive  *0  *[1-9]'
   is has "$tmp/table" 'get us  *put us  *match us$'
+  [ ! -c /dev/full ] || lost kvcl_top "$top" --once "$at0"
+  [ ! -c /dev/full ] || lost kvcl_top "$top" --json --interval 0.05 "$at0"
   is has "$tmp/table" '^ *0 alive .*  *-  *-  *-$' # it only serves
   is has "$tmp/table" '^ *2 alive .* [0-9.e+]*/[0-9.e+]*  *-$' # the worker's puts; it matches nothing
   if command -v curl >/dev/null 2>&1; then

@@ -1,7 +1,7 @@
 /*
  * kvcl_replay: a serving cluster's KV-cache traffic from a trace, every byte verified. Owns the order of a run:
  * options, job, trace, plan, the check that all ranks have the same, the work, the summary, the exit status (0: all
- * bytes right; 1: wrong bytes or a failure; 2: bad options or a bad trace).
+ * bytes right; 1: wrong bytes, a failure or lost output; 2: bad options or a bad trace).
  */
 #include "config.h"
 #include "tools/clock.h"
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 
     switch (replay_options_parse(&opt, argc, argv)) {
     case CLI_DONE:
-        return EXIT_SUCCESS;
+        return cli_finish("kvcl_replay", EXIT_SUCCESS);
     case CLI_BAD:
         return EXIT_USAGE;
     case CLI_GO:
@@ -197,5 +197,5 @@ int main(int argc, char **argv)
     }
     result = replay(&job, &opt);
     job_close(&job);
-    return result;
+    return cli_finish("kvcl_replay", result);
 }

@@ -328,7 +328,7 @@ int main(int argc, char **argv)
 
     switch (parse(&opt, argc, argv)) {
     case CLI_DONE:
-        return EXIT_SUCCESS;
+        return cli_finish("kvcl_serve", EXIT_SUCCESS);
     case CLI_BAD:
         return EXIT_USAGE;
     case CLI_GO:
@@ -352,5 +352,5 @@ int main(int argc, char **argv)
     serve_http_close(server.http);
     kvcl_store_close(server.store);
     job_close(&server.job);
-    return good ? EXIT_SUCCESS : EXIT_FAILURE;
+    return cli_finish("kvcl_serve", good ? EXIT_SUCCESS : EXIT_FAILURE);
 }
