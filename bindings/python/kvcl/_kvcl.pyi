@@ -4,6 +4,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 ANY_SOURCE: int
 ANY_TAG: int
+#: How many of lists, ints and bytes are read where CPython keeps them, not by calls of its limited API.
+IN_PLACE: int
 READ: int
 WRITE: int
 LAYOUT_PER_LAYER: int

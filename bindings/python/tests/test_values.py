@@ -1,6 +1,9 @@
 """What needs no context: versions, settings, keys, layouts, statuses."""
 
 import array
+import random
+import sys
+import sysconfig
 
 import pytest
 
@@ -71,6 +74,37 @@ def test_key_chain_takes_arrays_and_goes_on():
     assert kvcl.key_chain(root, range(100), 16) == whole
     assert kvcl.key_chain(whole[2], tokens[48:], 16, first_block=3) == whole[3:]
     assert kvcl.key_chain(root, [], 16) == []
+
+
+def test_lists_are_read_where_this_python_keeps_them():
+    known = sys.implementation.name == "cpython" and (3, 9) <= sys.version_info < (3, 15)
+    free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+    assert kvcl._kvcl.IN_PLACE == (3 if known and not free else 0)
+
+
+def test_a_list_of_ints_is_the_array_of_them():
+    root, rnd = kvcl.key_root(), random.Random(5)
+    sizes = [0, 1, 2, 255, 256, 257, 2**15, 2**16, 2**30 - 1, 2**30, 2**30 + 1, 2**31 - 1, 2**31, 2**32 - 1]
+    tokens = sizes + [rnd.getrandbits(rnd.randint(1, 32)) for _ in range(2000)]
+    whole = kvcl.key_chain(root, array.array("I", tokens), 1)
+    cut = list(range(50)) + tokens  # its elements begin elsewhere than its memory once it has been cut
+    del cut[:50]
+    for given in (tokens, cut, tuple(tokens), [int(str(token)) for token in tokens]):
+        assert kvcl.key_chain(root, given, 1) == whole
+    for bad in (2**32, 2**63, 2**64, 2**200, -1, -2**30, -2**62, -2**200):
+        with pytest.raises(ValueError):
+            kvcl.key_chain(root, tokens + [bad], 1)
+    assert kvcl.key_chain(root, [True, False], 1) == kvcl.key_chain(root, [1, 0], 1)
+
+
+def test_a_list_of_keys_is_the_bytes_of_them():
+    keys = [kvcl.key_from_string(f"key {i}") for i in range(100)]
+    whole = kvcl.value_keys(b"".join(keys))
+    for given in (keys, tuple(keys), [bytearray(key) for key in keys], [memoryview(key) for key in keys]):
+        assert kvcl.value_keys(given) == whole
+    for bad in (b"", b"a" * 31, b"a" * 33, b"a" * 64):
+        with pytest.raises(ValueError):
+            kvcl.value_keys([keys[0], bad])
 
 
 def test_string_keys():

@@ -274,7 +274,7 @@ bool kvpy_queue_wait(kvpy_op_t *op, uint64_t ns);
 PyTypeObject *kvpy_make_queue(void);
 extern PyTypeObject *kvpy_queue_type;
 
-/* ---- conversions (convert.c): 0, or -1 with an exception set ---- */
+/* ---- conversions (convert.c, arrays/): 0, or -1 with an exception set ---- */
 
 /** Raise the exception class of a status. sentence NULL: the library's, of this thread's last failing call. */
 void *kvpy_raise(kvcl_status_t status, const char *sentence);

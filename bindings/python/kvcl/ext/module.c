@@ -1,7 +1,7 @@
 /*
  * The module kvcl._kvcl.
  */
-#include "kvcl/ext/ext.h"
+#include "kvcl/ext/arrays/in_place.h"
 
 static int add_type(PyObject *module, const char *name, PyTypeObject *(*make)(void), PyTypeObject **type_p)
 {
@@ -44,6 +44,8 @@ PyMODINIT_FUNC PyInit__kvcl(void)
         (add_type(module, "Queue", kvpy_make_queue, &kvpy_queue_type) != 0) ||
         (PyModule_AddIntConstant(module, "ANY_SOURCE", KVCL_ANY_SOURCE) != 0) ||
         (PyModule_AddObject(module, "ANY_TAG", PyLong_FromUnsignedLongLong(KVCL_ANY_TAG)) != 0) ||
+        (kvpy_places_find() != 0) ||
+        (PyModule_AddIntConstant(module, "IN_PLACE", kvpy_places.lists + kvpy_places.ints + kvpy_places.bytes) != 0) ||
         (PyModule_AddIntConstant(module, "READ", KVCL_READ) != 0) ||
         (PyModule_AddIntConstant(module, "WRITE", KVCL_WRITE) != 0) ||
         (PyModule_AddIntConstant(module, "LAYOUT_PER_LAYER", (long)KVCL_LAYOUT_PER_LAYER) != 0) ||
