@@ -234,6 +234,38 @@ def objects():
     assert got == [f"for {RANK}"]
 
 
+def few_bytes_are_given_at_once():
+    """Nobody waits until others take them, and the tensors may change."""
+    x, y, mine = torch.zeros(3), torch.zeros(3), torch.full((3,), -2.0)
+    if RANK != 0:
+        for turn in range(3):
+            dist.gather(x.fill_(10 * turn + RANK), None, 0)
+            dist.send(x.fill_(100 * turn + RANK), 0, tag=turn)
+        x.fill_(-1)
+    dist.barrier(group=gloo)  # rank 0 has called nothing yet
+    for turn in range(3 if RANK == 0 else 0):
+        out = [torch.zeros(3) for _ in range(SIZE)]
+        dist.gather(mine, out, 0)
+        assert torch.equal(out[0], mine)
+        for r in range(1, SIZE):
+            assert out[r].tolist() == [10 * turn + r] * 3, (turn, r, out[r])
+            dist.recv(y, r, tag=turn)
+            assert y.tolist() == [100 * turn + r] * 3, (turn, r, y)
+    if RANK == 0:
+        for turn in range(3):
+            dist.broadcast(x.fill_(turn), 0)
+            parts = [torch.full((3,), 10.0 * turn + r) for r in range(SIZE)]
+            dist.scatter(mine, parts, 0)
+            assert mine.tolist() == [10 * turn] * 3
+            [part.fill_(-1) for part in parts]
+        x.fill_(-1)
+    dist.barrier(group=gloo)  # the others have called nothing yet
+    for turn in range(3 if RANK != 0 else 0):
+        dist.broadcast(x, 0)
+        dist.scatter(mine, None, 0)
+        assert x.tolist() == [turn] * 3 and mine.tolist() == [10 * turn + RANK] * 3, (turn, x, mine)
+
+
 def the_rest():
     x = torch.arange(100.0).view(10, 10).t()
     want = x * SIZE
@@ -268,10 +300,14 @@ def main():
                             timeout=datetime.timedelta(seconds=50))
     assert dist.get_backend() == "kvcl"
     gloo = dist.new_group(backend="gloo")
-    for part in (reductions, long_ones, movements, exchanges, lists_in_place, messages, objects, the_rest):
+    for part in (reductions, long_ones, movements, exchanges, lists_in_place, messages, objects,
+                 few_bytes_are_given_at_once, the_rest):
         part()
     dist.barrier()
-    dist.destroy_process_group()
+    last = torch.tensor([float(RANK)])
+    for _ in range(5):
+        dist.gather(last, [torch.zeros(1) for _ in range(SIZE)] if RANK == 0 else None, 0)
+    dist.destroy_process_group()  # what is given arrives first
     print("torch: all right", flush=True)
 
 

@@ -12,6 +12,10 @@ bits of a reduction.
 A collective that fails raises a KvclError (RankFailed, TimedOut, InvalidParam if ranks differ in their arguments) from
 wait(). The timeout is the group's. Tensors that are not contiguous are copied.
 
+A rank that only gives, in a gather, scatter, broadcast or send of at most 64 KiB of the CPU, gives a copy and goes on
+at once, as by gloo; destroy_process_group(), and the end of the process, wait until it has arrived. Where it cannot,
+since the receiver has died or its deadline passed, there is a RuntimeWarning; a failure known by then is raised.
+
 Collectives of tensors on a device begin after the current stream's work, and go by NCCL or by the host (kvcl_coll.h);
 all ranks give such tensors. wait() waits for the result, not for a stream. send and recv take tensors on the CPU.
 

@@ -7,8 +7,9 @@ from typing import Any, Callable, Deque, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .. import ANY_SOURCE, Comm, Context, Request
+from .. import ANY_SOURCE, Comm, Context, RankFailed, Request
 from ._live import Live, whole
+from ._outbox import Outbox, few
 from ._tensors import bytes_of, handed, one_of, op_of, root_of, stream_of
 from ._work import Finisher, Message, Work
 
@@ -24,6 +25,7 @@ class Group(dist.ProcessGroup):
         self._context = context  # the group that owns it closes it
         self._timeout = timeout
         self._futures: Optional[Finisher] = None
+        self._outbox = Outbox()
         self._spare: Deque[torch.Tensor] = collections.deque(maxlen=1)  # threads take and give without a lock
 
     # ---- what torch asks of a group ----
@@ -49,6 +51,7 @@ class Group(dist.ProcessGroup):
         return self.group_name
 
     def shutdown(self) -> None:
+        self._outbox.finish()
         if self._futures is not None:
             self._futures.works.put(None)
             self._futures = None
@@ -60,7 +63,18 @@ class Group(dist.ProcessGroup):
                 comm.close()
 
     def abort(self) -> None:
+        self._outbox.drop()
         self.shutdown()
+
+    def _given(self, request: Request[Any], result: List[torch.Tensor],
+               after: Sequence[Callable[[], Any]] = ()) -> Work:
+        """Of a collective that gives copies and takes nothing: it has ended."""
+        try:
+            self._outbox.give(request)
+        except RankFailed:
+            self._live.revoke()
+            raise
+        return Work(self, [], result, after)
 
     def finisher(self) -> Finisher:
         if self._futures is None:
@@ -114,12 +128,16 @@ class Group(dist.ProcessGroup):
 
     def broadcast(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         tensor, after = tensors[getattr(opts, "rootTensor", 0)], []  # type: ignore[var-annotated]
-        whole = self._into(tensor, after)
-        if whole is not tensor:
+        here = root_of(opts) == self.rank()
+        copies = here and few(tensor)
+        whole = tensor.clone(memory_format=torch.contiguous_format) if copies else self._into(tensor, after)
+        if whole is not tensor and not copies:
             whole.copy_(tensor)
         request = self._live.post(Comm.bcast_bytes, self._live.root(root_of(opts)), bytes_of(whole),
                                   timeout=self._limit(opts), stream=stream_of(whole))
-        return Work(self, [request], [tensor], after if root_of(opts) != self.rank() else [])
+        if copies:
+            return self._given(request, [tensor])
+        return Work(self, [request], [tensor], after if not here else [])
 
     def barrier(self, opts: Any = None) -> Work:
         return Work(self, [self._live.post(Comm.ibarrier, timeout=self._limit(opts))], [])
@@ -239,9 +257,11 @@ class Group(dist.ProcessGroup):
         parts = self._live.pick(outputs[0], "gather") if here else []
         if tensor.device.type == "cpu":
             self._check(tensor, parts, "gather")
-            given = self._nobody()
-            given[root] = tensor
+            given, copies = self._nobody(), not here and few(tensor)
+            given[root] = tensor.clone() if copies else tensor
             request = self._swap(given, parts if here else self._nobody(), opts, after)
+            if copies:
+                return self._given(request, [])
             return Work(self, [request], list(outputs[0]) if here else [], after)
         flat = self._parts(tensor, parts, "gather", after) if here else None
         request = self._live.post(Comm.gather, root, bytes_of(tensor.contiguous()),
@@ -257,9 +277,12 @@ class Group(dist.ProcessGroup):
         if output.device.type == "cpu":
             parts = self._live.pick(tensors[0], "scatter") if here else self._nobody()
             self._check(output, [one for one in parts if one is not None], "scatter")
-            taken = self._nobody()
+            taken, copies = self._nobody(), here and few(output, len(parts))
             taken[root] = output
-            return Work(self, [self._swap(parts, taken, opts, after)], [output], after)
+            if copies:
+                parts = [None if one is None else one.clone() for one in parts]
+            request = self._swap(parts, taken, opts, after)
+            return self._given(request, [output], after) if copies else Work(self, [request], [output], after)
         flat = self._take(output, tensors[0], "scatter", after) if here else None
         request = self._live.post(Comm.scatter, root, None if flat is None else bytes_of(flat),
                                   bytes_of(self._into(output, after)), timeout=self._limit(opts),
@@ -358,9 +381,14 @@ class Group(dist.ProcessGroup):
         return Work(self, [request], list(result), [give, *after])
 
     def send(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
-        tensor = one_of(tensors).contiguous()
-        return Message(self, [self.comm.send_bytes(rank, tag & 0xffffffff, handed(bytes_of(tensor)),
-                                                   timeout=self._timeout.total_seconds())], [tensor])
+        given = one_of(tensors)
+        copies = few(given)
+        tensor = given.clone(memory_format=torch.contiguous_format) if copies else given.contiguous()
+        request = self.comm.send_bytes(rank, tag & 0xffffffff, handed(bytes_of(tensor)),
+                                       timeout=self._timeout.total_seconds())
+        if copies:
+            self._outbox.give(request)
+        return Message(self, [] if copies else [request], [given])
 
     def recv(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor, after = one_of(tensors), []  # type: ignore[var-annotated]
