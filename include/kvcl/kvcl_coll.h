@@ -39,9 +39,10 @@ KVCL_API kvcl_status_t kvcl_allgather(kvcl_comm_h comm, const void *in, size_t l
  * What the calls below have in common. Buffers are the caller's, host memory or a device's (see below), and belong to
  * the call until its request is complete: in is only read. in and out share no byte, unless a call names the place
  * where in may be. What all ranks must give equally (root, length or count, type, operation) is compared with each
- * message: a rank that learns of a difference ends with KVCL_ERR_INVALID_PARAM, and so do the others, unless they have
- * finished; a rank that gives no bytes sends no message, and the others end by their deadline. After a failure out
- * holds any bytes; in is unchanged.
+ * message, and the kind of the call too: a rank that learns of a difference ends with KVCL_ERR_INVALID_PARAM, and so do
+ * the others, unless they have finished; the sentence of each names two calls that differ, with their sizes and ranks.
+ * Ranks that all wait for bytes compare their calls half a second before a deadline (after half of it, if it is short).
+ * After a failure out holds any bytes; in is unchanged.
  * @a params: timeout_ns, cb, cb_arg and queue, and the flag and the stream below; NULL, and @a req_p NULL: as in
  * kvcl_xfer.h. Any thread.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNKNOWN_RANK (root), KVCL_ERR_NO_MEMORY. Later, by the request: the

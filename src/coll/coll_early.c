@@ -19,6 +19,7 @@
 #include "weave/pieces.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { EARLY_MAX = 4 * KVCL_COLL_OPEN * (KVCL_EXEC_ANNOUNCES + 1), EARLY_BYTES_MAX = 32 << 20 };
 
@@ -68,7 +69,7 @@ void kvcl_coll_refuse(kvcl_context_h ctx, const kvcl_coll_comm_t *cc, uint64_t s
     kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
         if ((early->msg.comm == cc->id) && (early->msg.seq == seq)) {
             if (early->msg.kind == KVCL_COLL_ANNOUNCE) {
-                kvcl_coll_try_abort(cc, seq, early->peer, KVCL_ERR_INVALID_PARAM);
+                kvcl_coll_turn_away(cc, &early->msg, early->peer, KVCL_ERR_INVALID_PARAM);
             }
             drop(early);
         }
@@ -156,22 +157,24 @@ static void hold(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_coll_t *i
 void kvcl_coll_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                           const void *data, size_t len)
 {
-    const kvcl_msg_coll_t  *in = (const kvcl_msg_coll_t *)msg;
-    const kvcl_coll_comm_t *cc = kvcl_map_get(&kvcl_coll_room(ctx)->comms, in->comm);
-    kvcl_coll_op_t         *op = kvcl_coll_running(ctx, in->comm, in->seq);
+    kvcl_msg_coll_t        in = {.kind = 0};
+    const kvcl_coll_comm_t *cc;
+    kvcl_coll_op_t         *op;
     kvcl_status_t          status;
 
-    (void)hdr_len;
+    memcpy(&in, msg, (hdr_len < sizeof(in)) ? hdr_len : sizeof(in)); /* a rank of an older version says no call */
+    cc = kvcl_map_get(&kvcl_coll_room(ctx)->comms, in.comm);
+    op = kvcl_coll_running(ctx, in.comm, in.seq);
     if (op != NULL) {
-        kvcl_coll_handle(op, peer, in, data, len);
+        kvcl_coll_handle(op, peer, &in, data, len);
         op->advance(op);
-    } else if ((cc != NULL) && kvcl_coll_comm_is_over(cc, in->seq, &status)) {
-        if (in->kind == KVCL_COLL_ANNOUNCE) {
-            kvcl_coll_try_abort(cc, in->seq, peer, status);
+    } else if ((cc != NULL) && kvcl_coll_comm_is_over(cc, in.seq, &status)) {
+        if ((in.kind == KVCL_COLL_ANNOUNCE) || (in.kind == KVCL_COLL_COMPARE)) {
+            kvcl_coll_turn_away(cc, &in, peer, status);
         } else {
             ++ctx->stats.late;
         }
     } else {
-        hold(ctx, peer, in, data, len, cc);
+        hold(ctx, peer, &in, data, len, cc);
     }
 }

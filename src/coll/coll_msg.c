@@ -23,30 +23,9 @@ kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank)
     return (i == KVCL_STEP_NONE) ? NULL : &op->peers[i];
 }
 
-static kvcl_msg_coll_t header(const kvcl_coll_comm_t *cc, uint64_t seq, uint32_t kind)
-{
-    return (kvcl_msg_coll_t){
-        .msg = {.type = KVCL_MSG_COLL}, .comm = cc->id, .seq = seq, .rank = cc->rank, .kind = kind};
-}
-
-kvcl_status_t kvcl_coll_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
-{
-    kvcl_msg_coll_t out = header(cc, seq, KVCL_COLL_ABORT);
-
-    out.status = status;
-    return kvcl_peer_post(to, &out.msg, sizeof(out), NULL, 0);
-}
-
-void kvcl_coll_try_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
-{
-    if (kvcl_coll_abort(cc, seq, to, status) != KVCL_OK) {
-        kvcl_log_debug("%s has failed: an ABORT is not sent", to->name);
-    }
-}
-
 kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k)
 {
-    kvcl_msg_coll_t out = header(op->cc, op->seq, KVCL_COLL_ACK);
+    kvcl_msg_coll_t out = kvcl_coll_header(op->cc, op->seq, &op->called, KVCL_COLL_ACK);
 
     if ((k < KVCL_EXEC_ANNOUNCES) && (to->no_acks & (UINT32_C(1) << k))) {
         return KVCL_OK;
@@ -136,7 +115,7 @@ static kvcl_status_t post_staged(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, kvcl_
 kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action)
 {
     kvcl_context_h   ctx = op->req.ctx;
-    kvcl_msg_coll_t  out = header(op->cc, op->seq, KVCL_COLL_ANNOUNCE);
+    kvcl_msg_coll_t  out = kvcl_coll_header(op->cc, op->seq, &op->called, KVCL_COLL_ANNOUNCE);
     kvcl_near_wire_t at;
     kvcl_status_t    status;
 
@@ -181,16 +160,18 @@ kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const
 
 /* ---- in, for a collective that has begun ---- */
 
-/* Both are plain bytes, or both select the same number of blocks of the same shape. */
-static kvcl_status_t check_same(const kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
+/* The same call; both give plain bytes, or both select the same number of blocks of the same shape. */
+static kvcl_status_t check_same(kvcl_coll_op_t *op, const kvcl_msg_coll_t *in)
 {
-    const char *what = NULL;
-    uint32_t   here, there;
+    kvcl_status_t status = kvcl_coll_check_call(op, in);
+    const char    *what  = NULL;
+    uint32_t      here, there;
 
+    if (status != KVCL_OK) {
+        return status;
+    }
     if ((op->cache == NULL) != (in->block_bytes == 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "rank %u gives %s in a broadcast of %s", in->rank,
-                         (op->cache != NULL) ? "plain bytes" : "blocks",
-                         (op->cache != NULL) ? "blocks" : "plain bytes");
+        return KVCL_ERR_PROTOCOL;
     }
     if (op->cache == NULL) {
         return KVCL_OK;
@@ -318,7 +299,7 @@ static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t 
     }
     kvcl_exec_fail(&op->exec, status);
     if (from == NULL) { /* not in the local plan: the executor will not notify it */
-        kvcl_coll_try_abort(op->cc, op->seq, peer, (op->exec.status != KVCL_OK) ? op->exec.status : status);
+        kvcl_coll_try_abort(op, peer, (op->exec.status != KVCL_OK) ? op->exec.status : status);
     }
 }
 
@@ -337,13 +318,6 @@ static void on_ack(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t 
         op->cc->stage.peers[in->rank].refused |= (in->msg.flags & KVCL_COLL_UNMAPPED) != 0;
         op->cc->stage.peers[in->rank].unread  |= (in->msg.flags & KVCL_COLL_UNREAD) != 0;
     }
-}
-
-kvcl_status_t kvcl_coll_error_of(int32_t status)
-{
-    const bool is_one = ((status < 0) && (status >= KVCL_ERR_INTERNAL)) || (status == KVCL_ERR_REVOKED);
-
-    return is_one ? (kvcl_status_t)status : KVCL_ERR_CANCELED;
 }
 
 /* A peer that no longer knows the communicator, or not yet, names no rank. */
@@ -367,6 +341,7 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
     kvcl_coll_peer_t  *from = find_from(op, peer, in->rank);
     kvcl_comm_h       comm  = op->cc->comm;
     const kvcl_peer_t *known;
+    kvcl_status_t     status;
 
     known = (from != NULL) ? from->peer
                            : ((comm != NULL) && (in->rank < (uint32_t)comm->size)) ? comm->peers[in->rank] : NULL;
@@ -382,13 +357,13 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
         on_ack(op, peer, in);
         break;
     case KVCL_COLL_ABORT:
-        if (op->exec.status == KVCL_OK) {
-            kvcl_req_why(&op->req, "rank %u aborted it: %s; that rank's kvcl_req_error has the reason",
-                         (from != NULL) ? from->rank : in->rank, kvcl_status_text(kvcl_coll_error_of(in->status)));
+        status = kvcl_coll_why_aborted(op, (from != NULL) ? from->rank : in->rank, in, data, len);
+        if ((from == NULL) || (kvcl_exec_aborted(&op->exec, from->rank, status) != KVCL_OK)) {
+            kvcl_exec_fail(&op->exec, status);
         }
-        if ((from == NULL) || (kvcl_exec_aborted(&op->exec, from->rank, kvcl_coll_error_of(in->status)) != KVCL_OK)) {
-            kvcl_exec_fail(&op->exec, kvcl_coll_error_of(in->status));
-        }
+        break;
+    case KVCL_COLL_COMPARE:
+        kvcl_coll_compared(op, peer, in);
         break;
     default:
         kvcl_am_malformed(op->req.ctx, peer, "an unknown kind of collective message");

@@ -221,6 +221,7 @@ static kvcl_status_t make(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kv
     }
     op->cc      = cc;
     op->call    = call->name;
+    op->called  = kvcl_coll_called_of(call);
     op->root    = has_root(call->kind) ? (uint32_t)call->root : UINT32_MAX;
     op->to_root = (call->kind == KVCL_COLL_GATHER);
     op->plan    = plan;
@@ -297,14 +298,16 @@ static void place_my_part(const kvcl_coll_call_t *call, void *work)
 static kvcl_status_t finish_empty(const kvcl_coll_call_t *call, kvcl_coll_comm_t *cc, kvcl_plan_entry_t *plan,
                                   kvcl_req_h *req_p)
 {
-    kvcl_context_h ctx = call->comm->ctx;
-    kvcl_status_t  status;
+    const kvcl_coll_called_t called = kvcl_coll_called_of(call);
+    kvcl_context_h           ctx    = call->comm->ctx;
+    kvcl_status_t            status;
 
     place_my_part(call, NULL);
     kvcl_lock(ctx);
     status = check_epoch(call, cc);
     if (status == KVCL_OK) {
         cc->seqs = ++call->comm->coll_seq;
+        kvcl_coll_keep_call(cc, cc->seqs - 1, &called);
         kvcl_coll_refuse(ctx, cc, cc->seqs - 1);
     }
     kvcl_plan_cache_put(&cc->plans, plan);
@@ -315,18 +318,21 @@ static kvcl_status_t finish_empty(const kvcl_coll_call_t *call, kvcl_coll_comm_t
 
 static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_coll_op_t *op, kvcl_req_h *req_p)
 {
-    kvcl_context_h   ctx = call->comm->ctx;
-    kvcl_coll_comm_t *cc = op->cc;
-    kvcl_status_t    status;
-    uint32_t         i;
+    kvcl_context_h     ctx    = call->comm->ctx;
+    kvcl_coll_comm_t   *cc    = op->cc;
+    kvcl_xfer_params_t params = call->params;
+    kvcl_status_t      status;
+    uint32_t           i;
 
+    params.timeout_ns = kvcl_coll_compare_ns(kvcl_timeout(ctx, params.timeout_ns));
     kvcl_lock(ctx);
     for (i = 0; i < op->plan->plan.npeers; ++i) {
         op->peers[i].peer = call->comm->peers[op->peers[i].rank];
     }
     status = check_epoch(call, cc);
-    status = (status == KVCL_OK) ? kvcl_req_post(&op->req, ctx, &kvcl_coll_class, &call->params, req_p) : status;
+    status = (status == KVCL_OK) ? kvcl_req_post(&op->req, ctx, &kvcl_coll_class, &params, req_p) : status;
     if (status == KVCL_OK) {
+        op->req.timeout_ns = kvcl_timeout(ctx, call->params.timeout_ns);
         kvcl_req_bind(&op->req, call->comm->id);
         op->seq  = call->comm->coll_seq++;
         cc->seqs = call->comm->coll_seq;

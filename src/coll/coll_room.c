@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "coll/coll_run.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
@@ -139,7 +140,7 @@ static void room_view(kvcl_context_h ctx, void *state, const struct kvcl_view *v
 }
 
 static const kvcl_msg_handler_t handlers[] = {
-    {KVCL_MSG_COLL, sizeof(kvcl_msg_coll_t), kvcl_coll_on_message},
+    {KVCL_MSG_COLL, offsetof(kvcl_msg_coll_t, called), kvcl_coll_on_message},
     {0, 0, NULL},
 };
 

@@ -50,7 +50,7 @@ static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
         status = kvcl_coll_ack(op, peer, action->k);
         break;
     case KVCL_EXEC_ABORT:
-        if (kvcl_coll_abort(op->cc, op->seq, peer->peer, action->status) != KVCL_OK) {
+        if (kvcl_coll_abort(op, peer->peer, action->status) != KVCL_OK) {
             kvcl_exec_peer_failed(&op->exec, peer->rank, KVCL_ERR_RANK_FAILED);
         }
         break;
@@ -71,7 +71,7 @@ static void notify_others(kvcl_coll_op_t *op)
 
         if ((peer != NULL) && (peer->state == KVCL_PEER_READY) && (i != comm->rank) &&
             (kvcl_coll_peer_at(op, (uint32_t)i) == NULL) &&
-            (kvcl_coll_abort(op->cc, op->seq, peer, op->exec.status) != KVCL_OK)) {
+            (kvcl_coll_abort(op, peer, op->exec.status) != KVCL_OK)) {
             kvcl_log_debug("%s has failed: an ABORT is not sent", peer->name);
         }
     }
@@ -251,6 +251,7 @@ static void complete(kvcl_coll_op_t *op, kvcl_status_t status)
     }
     kvcl_list_del(&op->link);
     kvcl_list_del(&op->landed_link);
+    kvcl_coll_keep_call(cc, op->seq, &op->called);
     kvcl_plan_cache_put(&cc->plans, op->plan);
     if ((status == KVCL_OK) && (op->work != NULL)) {
         kvcl_copy_bytes(op->result, (char *)op->work + (op->total - op->payload), op->payload);
@@ -320,6 +321,12 @@ static void stop(kvcl_req_t *req, kvcl_status_t status)
     kvcl_coll_op_t *op = kvcl_container_of(req, kvcl_coll_op_t, req);
     uint32_t       i;
 
+    if ((status == KVCL_ERR_TIMED_OUT) && !op->compared && (op->exec.status == KVCL_OK)) {
+        kvcl_coll_compare(op);
+        if (kvcl_req_stop_again(req, kvcl_deadline_add(req->timing.begun_ns, req->timeout_ns))) {
+            return;
+        }
+    }
     if (op->advancing) { /* called from within kvcl_coll_advance, which handles the failure */
         kvcl_exec_fail(&op->exec, status);
         return;

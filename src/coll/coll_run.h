@@ -5,7 +5,8 @@
  * collectives of its communicator are in flight), begun (sessions with the plan's peers are established, then the
  * executor's actions are performed), over (executor finished, no peer reads the local buffer), complete.
  * Files: coll_calls.c the public calls, coll_post.c how they are posted, coll_run.c the life, coll_pull.c the bytes,
- * coll_stage.c their place in shared memory, coll_msg.c messages, coll_early.c early ones, coll_comm.c the state of a
+ * coll_stage.c their place in shared memory, coll_msg.c messages, coll_early.c early ones, coll_unlike.c
+ * calls that differ, coll_comm.c the state of a
  * communicator, coll_room.c the room.
  *
  * All under the engine lock, except for calls that say otherwise.
@@ -18,6 +19,7 @@
 #include "collectives/reduce.h"
 #include "collectives/select.h"
 #include "core/comm.h"
+#include "coll/coll_called.h"
 #include "coll/coll_post.h"
 #include "coll/coll_stage.h"
 #include "coll/coll_wire.h"
@@ -28,7 +30,8 @@
 
 enum {
     KVCL_COLL_OPEN     = 16, /* collectives of one communicator in flight; later ones wait */
-    KVCL_COLL_FAILURES = 16  /* failed collectives whose status is kept, per communicator */
+    KVCL_COLL_FAILURES = 16, /* failed collectives whose status is kept, per communicator */
+    KVCL_COLL_PAST     = 16  /* calls whose collectives are over, kept to be compared with others' */
 };
 
 /* The state of a communicator, from its first collective on. */
@@ -50,6 +53,10 @@ typedef struct kvcl_coll_comm {
         kvcl_status_t status;
     } failures[KVCL_COLL_FAILURES]; /* a ring */
     unsigned          n_failures;
+    struct {
+        uint64_t           seq;
+        kvcl_coll_called_t called; /* kind 0: none */
+    } past[KVCL_COLL_PAST]; /* by seq % KVCL_COLL_PAST */
 } kvcl_coll_comm_t;
 
 typedef struct kvcl_coll_op kvcl_coll_op_t;
@@ -111,6 +118,9 @@ struct kvcl_coll_op {
     uint32_t                root;        /* UINT32_MAX: it has none */
     bool                    to_root;     /* a gather */
     uint64_t                seq;
+    kvcl_coll_called_t      called;
+    kvcl_coll_unlike_t      unlike;      /* why it fails, where the kinds are not 0 */
+    bool                    compared;    /* the others have been told of `called` */
     kvcl_plan_entry_t       *plan;
     kvcl_exec_t             exec;
     kvcl_coll_peer_t        *peers;      /* as plan->plan.peers */
@@ -182,11 +192,30 @@ kvcl_coll_peer_t *kvcl_coll_peer_at(kvcl_coll_op_t *op, uint32_t rank); /* NULL:
 kvcl_status_t kvcl_coll_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, const kvcl_exec_action_t *action)
     KVCL_MUST_CHECK;
 kvcl_status_t kvcl_coll_ack(kvcl_coll_op_t *op, kvcl_coll_peer_t *to, uint32_t k) KVCL_MUST_CHECK;
-kvcl_status_t kvcl_coll_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status)
-    KVCL_MUST_CHECK;
-void kvcl_coll_try_abort(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_peer_t *to, kvcl_status_t status);
 /** A message about a collective that has begun; the caller advances. */
 void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t *in, const void *data, size_t len);
+
+/* ---- coll_unlike.c ---- */
+
+/** Keep the call of a collective that is over. */
+void kvcl_coll_keep_call(kvcl_coll_comm_t *cc, uint64_t seq, const kvcl_coll_called_t *called);
+/** called: this rank's call. */
+kvcl_msg_coll_t kvcl_coll_header(const kvcl_coll_comm_t *cc, uint64_t seq, const kvcl_coll_called_t *called,
+                                 uint32_t kind);
+kvcl_status_t kvcl_coll_abort(const kvcl_coll_op_t *op, kvcl_peer_t *to, kvcl_status_t status) KVCL_MUST_CHECK;
+void kvcl_coll_try_abort(const kvcl_coll_op_t *op, kvcl_peer_t *to, kvcl_status_t status);
+/** To a message about a collective that is over here: it failed with status, or a further announcement came. */
+void kvcl_coll_turn_away(const kvcl_coll_comm_t *cc, const kvcl_msg_coll_t *in, kvcl_peer_t *to, kvcl_status_t status);
+/** The part of a collective's timeout after which it compares its call with the others'. */
+uint64_t kvcl_coll_compare_ns(uint64_t timeout_ns);
+/** Its deadline is near: have the ranks that made another call say so. */
+void kvcl_coll_compare(kvcl_coll_op_t *op);
+/** A message of a rank that made another call: KVCL_ERR_INVALID_PARAM, and the sentence names both. */
+kvcl_status_t kvcl_coll_check_call(kvcl_coll_op_t *op, const kvcl_msg_coll_t *in) KVCL_MUST_CHECK;
+void kvcl_coll_compared(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll_t *in); /* a COMPARE */
+/** An ABORT of that rank. @return what the collective fails with; the request keeps the sentence. */
+kvcl_status_t kvcl_coll_why_aborted(kvcl_coll_op_t *op, uint32_t rank, const kvcl_msg_coll_t *in, const void *data,
+                                    size_t len);
 kvcl_status_t kvcl_coll_error_of(int32_t status); /* of a message: KVCL_ERR_CANCELED if it is no error */
 
 /* ---- coll_early.c ---- */

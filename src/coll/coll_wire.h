@@ -12,6 +12,11 @@
  * ACK       the k-th announcement of the receiver has been pulled. UNMAPPED: not from the stage, which the sender of
  *           the ACK cannot map. UNREAD: it cannot read the memory of NEAR.
  * ABORT     status: the sender no longer reads the receiver's buffer and announces nothing more in this collective.
+ *           Payload: a kvcl_coll_unlike_t, if the ranks' calls differ; or nothing.
+ * COMPARE   the sender still waits, shortly before its deadline: a receiver whose call differs answers by ABORT.
+ *
+ * called: the sender's call; kind 0 where it does not know it (any more). Ranks compare it with their own. It came
+ * later than the other fields: a header may end before it, which is as kind 0.
  *
  * token, n_blocks and block_bytes describe the sender's buffer, so that ranks whose selections differ detect that;
  * all are 0 for plain bytes.
@@ -22,11 +27,27 @@
 #include "kv/side.h"
 #include "wire/wire.h"
 
-enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3 };
+enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3, KVCL_COLL_COMPARE = 4 };
 
 /* msg.flags; ANSWER: an ABORT, no reply */
 enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4, KVCL_COLL_STAGED = 8, KVCL_COLL_UNMAPPED = 16,
        KVCL_COLL_NO_ACK = 32, KVCL_COLL_NEAR = 64, KVCL_COLL_UNREAD = 128 };
+
+typedef struct kvcl_coll_called {
+    uint64_t bytes;     /* as kvcl_coll_shape_t.len */
+    uint32_t root;
+    uint32_t kind;      /* 1 + kvcl_coll_kind_t */
+    uint32_t blocks;    /* 1: a broadcast of blocks of caches */
+    uint32_t reduction; /* as kvcl_coll_shape_t.reduction */
+} kvcl_coll_called_t;
+_Static_assert(sizeof(kvcl_coll_called_t) == 24, "wire format");
+
+/* Two calls that differ, and their ranks. */
+typedef struct kvcl_coll_unlike {
+    uint32_t           ranks[2];
+    kvcl_coll_called_t calls[2];
+} kvcl_coll_unlike_t;
+_Static_assert(sizeof(kvcl_coll_unlike_t) == 56, "wire format");
 
 typedef struct kvcl_msg_coll {
     kvcl_msg_t   msg;
@@ -46,7 +67,8 @@ typedef struct kvcl_msg_coll {
     uint32_t     layers[2];
     uint32_t     heads[2];
     uint64_t     revoked;   /* ANNOUNCE: kvcl_revoked() at the sender; STAGED: kvcl_coll_stage_count() */
+    kvcl_coll_called_t called;
 } kvcl_msg_coll_t;
-_Static_assert(sizeof(kvcl_msg_coll_t) == 152, "wire format");
+_Static_assert(sizeof(kvcl_msg_coll_t) == 176, "wire format");
 
 #endif

@@ -322,7 +322,7 @@ static void plausible_coll(kvcl_msg_coll_t *coll)
 {
     coll->comm = world.comm->id;
     coll->rank = 0;
-    coll->kind = coll->kind % 4;
+    coll->kind = coll->kind % 5;
     coll->seq %= 8;
     coll->k   %= 8;
 }

@@ -16,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, LONG_S = 100, FREES = 40 };
+enum { RANKS_MAX = 16, LONG_S = 100, ROOTS_S = 6, FREES = 40 };
 #define LONG_NS (LONG_S * UINT64_C(1000000000))
 
-typedef enum { CALLS, KINDS, SIZES, ABSENT, QUORUM, DEAF, FREED, DECIDED } what_t;
+typedef enum { CALLS, KINDS, SIZES, EMPTY, LARGE, ROOTS, ABSENT, QUORUM, DEAF, FREED, DECIDED } what_t;
 
 typedef struct shared {
     what_t      what;
@@ -98,21 +98,43 @@ static void unlike_calls(const rank_t *r)
     IS((int)flags, 3);
 }
 
-/* One rank makes another collective, or one of other sizes. */
+/* One rank makes another collective, or one of other sizes, or each names another root. All learn of two calls. */
 static void unlike_collectives(const rank_t *r)
 {
-    uint32_t   in[8 * RANKS_MAX] = {0}, out[8 * RANKS_MAX];
-    kvcl_req_h req               = NULL;
-    const bool other             = (r->rank == size - 1);
+    static char        large[1 << 20];
+    uint32_t           in[8 * RANKS_MAX] = {0}, out[8 * RANKS_MAX];
+    kvcl_xfer_params_t p                 = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req               = NULL;
+    const bool         other             = (r->rank == size - 1);
 
-    if (shared->what == SIZES) {
+    switch (shared->what) {
+    case SIZES:
         IS(end(kvcl_allgather(r->world, in, other ? 16 : 32, out, NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
-    } else if (other) {
-        IS(end(kvcl_alltoall(r->world, in, 32, out, NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
-    } else {
-        IS(end(kvcl_allgather(r->world, in, 32, out, NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
+        says(r, "called kvcl_allgather of 16 bytes of each", "called kvcl_allgather of 32 bytes of each");
+        break;
+    case EMPTY: /* that is over at once, on the rank that has nothing to give */
+        IS(end(kvcl_allgather(r->world, in, other ? 0 : 32, out, NULL, &req), &req),
+           other ? KVCL_OK : KVCL_ERR_INVALID_PARAM);
+        if (!other) {
+            says(r, "called kvcl_allgather of 0 bytes", "called kvcl_allgather of 32 bytes");
+        }
+        break;
+    case LARGE:
+        IS(end(other ? kvcl_barrier(r->world, NULL, &req)
+                     : kvcl_bcast_bytes(r->world, 0, large, sizeof(large), NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
+        says(r, "called kvcl_bcast_bytes of 1048576 bytes from rank 0", "called kvcl_barrier");
+        break;
+    case ROOTS: /* all wait to receive: nobody sends before its deadline is near */
+        p.timeout_ns = ROOTS_S * UINT64_C(1000000000);
+        IS(end(kvcl_bcast_bytes(r->world, (r->rank + 1) % size, in, 64, &p, &req), &req), KVCL_ERR_INVALID_PARAM);
+        says(r, "called kvcl_bcast_bytes of 64 bytes from rank ", ", rank ");
+        break;
+    default:
+        IS(end(other ? kvcl_alltoall(r->world, in, 32, out, NULL, &req)
+                     : kvcl_allgather(r->world, in, 32, out, NULL, &req), &req), KVCL_ERR_INVALID_PARAM);
+        says(r, "called kvcl_alltoall of 32 bytes of each", "called kvcl_allgather of 32 bytes of each");
+        break;
     }
-    says(r, ((shared->what == KINDS) && other) ? "kvcl_alltoall (" : "kvcl_allgather (", ": rank ");
     IS(end(kvcl_barrier(r->world, NULL, &req), &req), KVCL_OK); /* the next one is one */
 }
 
@@ -379,6 +401,9 @@ static int live(const void *arg, int rank)
         break;
     case KINDS:
     case SIZES:
+    case EMPTY:
+    case LARGE:
+    case ROOTS:
         unlike_collectives(r);
         break;
     case ABSENT:
@@ -444,6 +469,9 @@ int main(int argc, char **argv)
         [CALLS] = "agree and shrink at once are refused on all",
         [KINDS] = "two collectives at once are refused on all",
         [SIZES] = "a collective of two sizes is refused on all",
+        [EMPTY] = "a collective of no bytes on one rank is refused on the others",
+        [LARGE] = "a broadcast of much and a barrier at once are refused on all",
+        [ROOTS] = "broadcasts of different roots are refused on all",
         [ABSENT] = "operations with a rank that the view does not have",
         [QUORUM] = "no quorum, for as long as the others are silent",
         [DEAF] = "who hears nobody of its host leaves",
