@@ -123,7 +123,8 @@ KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_M
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
  * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded);
  *         KVCL_ERR_INVALID_PARAM. An error of a hand-over, such as KVCL_ERR_TIMED_OUT or KVCL_ERR_NO_SPACE (the
- *         sentence says how many blocks are left at least, and their bytes): it stays a member, without the event.
+ *         sentence says how many blocks are left at least, and their bytes): it stays a member, without the event. Its
+ *         stores have shards and take blocks as before; that takes up to 3 s more while another rank is silent.
  *         KVCL_ERR_TIMED_OUT and KVCL_ERR_NO_QUORUM after the event: it has asked, and goes later.
  */
 KVCL_API kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns) KVCL_MUST_CHECK;

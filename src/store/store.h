@@ -159,6 +159,7 @@ struct kvcl_store {
     struct kvcl_hot    *hot;       /* counts of blocks that are got often; NULL: not counted */
     struct kvcl_uses   *uses;      /* uses of other ranks' blocks, to be sent to their owners; NULL: a single rank */
     bool               draining;   /* accepts no copies of other ranks' blocks */
+    bool               drains_to_leave; /* by kvcl_leave alone: no more if that fails */
     kvcl_place_t       *places;    /* by rank: placement state of its pool */
     uint8_t            *place_ok;  /* by rank: scratch of a placement */
     unsigned           ops;        /* operations in flight, and holds */

@@ -8,7 +8,8 @@
  * closed   one of three stores is closed while the rank hands it over and drains it, and another rank is silent: it is
  *          freed soon, the drain fails, and the other two are handed over all the same
  * early    before the ranks have met: an error, and the rank stays
- * full     the others have no room: an error with numbers, also if time runs out as they are counted; the rank stays
+ * full     the others have no room: an error with numbers, also if time runs out as they are counted; the rank stays,
+ *          has shards again, takes blocks of others, and may try again
  */
 #include "grow_keys.h"
 #include "start_ranks.h"
@@ -298,6 +299,34 @@ static void drain_part(rank_t *r)
     }
 }
 
+/* Rank 1 has not left: it is a home again, and its pool takes blocks. */
+static void is_member(rank_t *r)
+{
+    const uint64_t     begun_ns = kvcl_now_ns();
+    kvcl_store_stats_t stats    = KVCL_STORE_STATS_INIT;
+
+    do {
+        IS(kvcl_store_stats(r->stores[0], &stats), KVCL_OK);
+    } while ((stats.entries == 0) && (kvcl_now_ns() - begun_ns < WAIT_NS) && (usleep(1000) == 0));
+    if ((stats.entries == 0) || (stats.draining != 0)) {
+        fprintf(stderr, "rank 1 has not left, has %llu entries, draining: %llu\n", (unsigned long long)stats.entries,
+                (unsigned long long)stats.draining);
+        atomic_store(&shared->wrong, 1);
+    }
+}
+
+/* Rank 0 puts a block, and has rank 1 make a copy. */
+static void copy_to_member(rank_t *r)
+{
+    kvcl_key_t key = key_of(STORES + 1, 0);
+    uint32_t   id  = 0;
+    kvcl_req_h req;
+
+    IS(wait_for(kvcl_store_put(r->stores[0], &key, 1, r->cache, &id, NULL, &req), &req), KVCL_OK);
+    IS(kvcl_store_copy(r->stores[0], &key, 1, 1, 0, NULL, NULL), KVCL_OK);
+    atomic_store(&shared->go, 1);
+}
+
 static void live_full(rank_t *r)
 {
     char moved[64];
@@ -306,16 +335,25 @@ static void live_full(rank_t *r)
     if (r->rank == 1) {
         put(r, 0);
         put_many(r);
-        drain_part(r);
         leaves(r, KVCL_ERR_NO_SPACE, " blocks have moved, ");
         snprintf(moved, sizeof(moved), "%d blocks (%d bytes) have not", KEYS + MANY - 8, (KEYS + MANY - 8) * BLOCK);
         if (strstr(r->sentence, moved) == NULL) {
             fprintf(stderr, "rank 1: no \"%s\" in: %s\n", moved, r->sentence);
             atomic_store(&shared->wrong, 1);
         }
+        is_member(r);
+        leaves(r, KVCL_ERR_NO_SPACE, " blocks have moved, ");
+        is_member(r);
     }
-    wait_value(&shared->left, 1);
+    wait_value(&shared->left, 2);
     get(r, 0);
+    meet(&shared->begun, RANKS);
+    if (r->rank == 0) {
+        copy_to_member(r);
+    } else if (r->rank == 1) {
+        wait_value(&shared->go, 1);
+        drain_part(r);
+    }
     meet(&shared->met, RANKS);
 }
 

@@ -4,6 +4,10 @@
  * theirs misses a key. From then on its copies count for nothing: the homes make others (copy/repair.c). It waits for
  * these, for COPIES_NS at most, since a rank that dies while this one goes would take the last copy along.
  *
+ * Where that fails, the rank stays: it has its part of the shards again, and its pools take blocks. A rank may use the
+ * new map alone as soon as this one has LISTED its blocks (dir/moves.h); from then on the shards move on first, and
+ * then back. Blocks that have moved stay where they are.
+ *
  * Owns nothing. Locks: none on entry; the engine lock inside.
  */
 #include "config.h"
@@ -17,6 +21,10 @@
 #include "store/home/ranks.h"
 #include "store/pool/pool.h"
 #include <kvcl/kvcl_store_admin.h>
+
+#include <stdio.h>
+
+#define BACK_NS (3 * KVCL_NS_PER_SEC)
 
 /* ---- shards ---- */
 
@@ -33,8 +41,8 @@ static void mark_others(kvcl_rounds_t *rounds)
 }
 
 /* Lock held. After a round. The first rank that has not taken it; n_ranks: all have. An answer tells whether the other
- * rank leaves as well. If one has taken it, or no shard moves, this rank marks itself as leaving, too. */
-static uint32_t take_answers(kvcl_rounds_t *rounds, bool *sure_p)
+ * rank leaves as well. If one has taken it, or no shard moves, this rank marks itself, too. */
+static uint32_t take_answers(kvcl_rounds_t *rounds, bool leaves, bool *sure_p)
 {
     kvcl_store_h store = rounds->store;
     uint32_t     first = store->n_ranks, i;
@@ -57,11 +65,11 @@ static uint32_t take_answers(kvcl_rounds_t *rounds, bool *sure_p)
             kvcl_views_rank_comes(store, i, known->incarnation, true);
         }
     }
-    if (!store->views->moves.ranks[store->me].leaves && (*sure_p || store->views->over)) {
-        kvcl_views_rank_comes(store, store->me, store->incarnation, true);
+    if ((kvcl_views_leaves(store, store->me) != leaves) && (*sure_p || store->views->over)) {
+        kvcl_views_rank_comes(store, store->me, store->incarnation, leaves);
         *sure_p = true;
     }
-    return store->views->moves.ranks[store->me].leaves ? first : (first == store->n_ranks) ? store->me : first;
+    return ((kvcl_views_leaves(store, store->me) != leaves) && (first == store->n_ranks)) ? store->me : first;
 }
 
 /* Answers that no later one changes. */
@@ -99,6 +107,16 @@ static bool is_alone(kvcl_store_h store)
     return alone;
 }
 
+static bool ends(kvcl_store_h store, bool leaves)
+{
+    bool closing;
+
+    kvcl_lock(store->ctx);
+    closing = store->closing || (store->views->view == 0);
+    kvcl_unlock(store->ctx);
+    return leaves ? is_alone(store) : closing;
+}
+
 static bool have_moved(void *arg)
 {
     const struct kvcl_store *store = arg;
@@ -106,38 +124,65 @@ static bool have_moved(void *arg)
     return store->closing || store->views->over || !kvcl_grow_others_stay(store);
 }
 
-/* *given_p: the others have the shards; else (KVCL_OK) none of them was to have them. */
-static kvcl_status_t give_shards(kvcl_store_h store, uint64_t deadline_ns, bool *given_p)
+/* Until all others have taken it that this rank leaves, or that it does not. sure: dir/moves.h allows it at once. */
+static kvcl_status_t tell(kvcl_store_h store, bool leaves, bool sure, uint64_t deadline_ns, bool *told_p)
 {
     uint32_t      left = 0;
-    bool          sure = false;
     kvcl_rounds_t rounds;
     kvcl_part_t   part;
     kvcl_status_t status;
 
     status = kvcl_rounds_open(&rounds, store, deadline_ns);
-    while ((status == KVCL_OK) && (left != store->n_ranks) && !is_alone(store)) {
+    while ((status == KVCL_OK) && (left != store->n_ranks) && !ends(store, leaves)) {
         kvcl_lock(store->ctx);
         mark_others(&rounds);
         part       = kvcl_grow_part(store);
-        part.flags = KVCL_PART_LEAVES | (sure ? KVCL_PART_SURE : 0u);
+        part.flags = (leaves ? KVCL_PART_LEAVES : 0u) | (sure ? KVCL_PART_SURE : 0u);
         kvcl_unlock(store->ctx);
         (void)kvcl_rounds_ask(&rounds, &part);
         kvcl_lock(store->ctx);
-        left = take_answers(&rounds, &sure);
+        left = take_answers(&rounds, leaves, &sure);
         kvcl_unlock(store->ctx);
         if ((left != store->n_ranks) && (is_refusal(rounds.ranks[left].status) || !kvcl_rounds_pause(&rounds))) {
-            status = is_alone(store) ? KVCL_OK : not_taken(&rounds, left);
+            status = ends(store, leaves) ? KVCL_OK : not_taken(&rounds, left);
             break;
         }
     }
     kvcl_rounds_close(&rounds);
-    *given_p = (status == KVCL_OK) && (left == store->n_ranks);
+    *told_p = (status == KVCL_OK) && (left == store->n_ranks);
+    return status;
+}
+
+/* *given_p: the others have the shards; else (KVCL_OK) none of them was to have them. */
+static kvcl_status_t give_shards(kvcl_store_h store, uint64_t deadline_ns, bool *given_p)
+{
+    kvcl_status_t status = tell(store, true, false, deadline_ns, given_p);
+
     if (*given_p && !kvcl_engine_wait(store->ctx, have_moved, store, deadline_ns)) {
         status = kvcl_fail(KVCL_ERR_TIMED_OUT, "a store's shards have not moved to the other ranks in the time given: "
                            "call it again, or with more time");
     }
     return status;
+}
+
+/* This rank stays. */
+static void take_back(kvcl_store_h store)
+{
+    const uint64_t deadline_ns = kvcl_deadline_after(BACK_NS);
+    bool           told        = true, listed;
+
+    kvcl_lock(store->ctx);
+    if (store->drains_to_leave) {
+        store->draining = store->drains_to_leave = false;
+    }
+    listed = (store->views != NULL) && kvcl_views_leaves(store, store->me) && store->views->listed;
+    kvcl_unlock(store->ctx);
+    if (listed && (tell(store, true, true, deadline_ns, &told) == KVCL_OK)) {
+        (void)kvcl_engine_wait(store->ctx, have_moved, store, deadline_ns);
+    }
+    if ((store->views != NULL) && (tell(store, false, !listed, deadline_ns, &told) != KVCL_OK)) {
+        kvcl_log_warn("this rank has not left, and has no shards of a store all the same: %s", kvcl_last_error());
+    }
 }
 
 /* ---- copies ---- */
@@ -245,6 +290,9 @@ static kvcl_status_t hand_over(kvcl_store_h store, uint64_t deadline_ns)
         return status;
     }
     left              = kvcl_deadline_left(deadline_ns);
+    kvcl_lock(store->ctx);
+    store->drains_to_leave = store->drains_to_leave || !store->draining;
+    kvcl_unlock(store->ctx);
     params.timeout_ns = (left == UINT64_MAX) ? KVCL_WAIT_FOREVER : (left != 0) ? left : 1;
     status            = kvcl_store_drain(store, &moved, &params);
     if (is_alone(store)) {
@@ -279,6 +327,19 @@ static kvcl_store_h hold_next(kvcl_store_room_t *room, kvcl_context_h ctx, kvcl_
     return found;
 }
 
+/* No lock held. All stores are as they were, but for blocks that have moved. The error sentence stays the leave's. */
+static void take_all_back(kvcl_context_h ctx, void *state, kvcl_status_t status)
+{
+    char         why[KVCL_ERROR_MAX];
+    kvcl_store_h store;
+
+    snprintf(why, sizeof(why), "%s", kvcl_last_error());
+    for (store = hold_next(state, ctx, NULL); store != NULL; store = hold_next(state, ctx, store)) {
+        take_back(store);
+    }
+    (void)kvcl_fail(status, "%s", why);
+}
+
 kvcl_status_t kvcl_grow_leave_all(kvcl_context_h ctx, void *state, uint64_t deadline_ns)
 {
     kvcl_status_t status = KVCL_OK;
@@ -293,5 +354,8 @@ kvcl_status_t kvcl_grow_leave_all(kvcl_context_h ctx, void *state, uint64_t dead
             store  = hold_next(state, ctx, store);
         }
     } while ((status == KVCL_OK) && (view != view_of(ctx)));
+    if (status != KVCL_OK) {
+        take_all_back(ctx, state, status);
+    }
     return status;
 }
