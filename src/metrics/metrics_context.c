@@ -98,6 +98,21 @@ static const struct {
     VIEW(change_ns, "change_nanoseconds_total", "counter", "Time from failures to the views without them."),
 };
 
+/* The members of the world that this rank suspects. */
+static void print_suspects(FILE *file, int rank, kvcl_comm_h world, const unsigned char *active, int n)
+{
+    kvcl_rank_state_t state;
+    int               i;
+
+    kvcl_metric_family(file, "kvcl_view_suspect", "gauge", "1: the rank is a member, and silent to this one.");
+    for (i = 0; i < n; ++i) {
+        if (kvcl_rank_state(world, i, &state) == KVCL_OK) {
+            kvcl_metric_count(file, "kvcl_view_suspect", (active[i] != 0) && (state == KVCL_RANK_SUSPECT),
+                              "rank=\"%d\",of=\"%d\"", rank, i);
+        }
+    }
+}
+
 /* The mask of the world. */
 static void print_active(FILE *file, int rank, kvcl_context_h ctx)
 {
@@ -114,6 +129,7 @@ static void print_active(FILE *file, int rank, kvcl_context_h ctx)
         for (i = 0; i < n; ++i) {
             kvcl_metric_count(file, "kvcl_view_active", active[i], "rank=\"%d\",of=\"%d\"", rank, i);
         }
+        print_suspects(file, rank, world, active, n);
     }
     free(active);
 }

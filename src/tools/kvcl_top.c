@@ -208,18 +208,23 @@ static long long metric(const char *body, const char *name)
     return -1;
 }
 
-/* The ranks of the mask that are no members, at most ABSENT_MAX of them. */
-static void show_absent(const char *body)
+/* The ranks whose sample of this metric has the value, at most NAMED_MAX of them, after a word. */
+static void show_ranks(const char *body, const char *name, int wanted, const char *word)
 {
-    enum { ABSENT_MAX = 16 };
+    enum { NAMED_MAX = 16 };
     const char *at = body;
     int        of, value, n = 0;
 
-    while ((n < ABSENT_MAX) && ((at = strstr(at, "\nkvcl_view_active{")) != NULL)) {
-        if ((sscanf(at, "\nkvcl_view_active{rank=\"%*d\",of=\"%d\"} %d", &of, &value) == 2) && (value == 0)) {
-            printf("%s %d", (n++ == 0) ? ", not active:" : "", of);
+    while ((n <= NAMED_MAX) && ((at = strstr(at, name)) != NULL)) {
+        at += strlen(name);
+        if ((sscanf(at, "{rank=\"%*d\",of=\"%d\"} %d", &of, &value) == 2) && (value == wanted)) {
+            if (n == NAMED_MAX) {
+                printf(" ...");
+            } else {
+                printf("%s %d", (n == 0) ? word : "", of);
+            }
+            ++n;
         }
-        ++at;
     }
 }
 
@@ -232,11 +237,14 @@ static void show_view(const options_t *opt)
         return; /* the table is all the same */
     }
     if (metric(body, "kvcl_view_number") > 0) {
-        printf("view %lld: %lld of %lld ranks, %lld suspected, lease: %s", metric(body, "kvcl_view_number"),
-               metric(body, "kvcl_view_members"), metric(body, "kvcl_view_slots"),
-               metric(body, "kvcl_view_suspected"), (metric(body, "kvcl_view_lease") == 1) ? "yes" : "no");
-        show_absent(body);
-        printf("\n");
+        printf("view %lld: %lld of %lld ranks", metric(body, "kvcl_view_number"), metric(body, "kvcl_view_members"),
+               metric(body, "kvcl_view_slots"));
+        show_ranks(body, "\nkvcl_view_active", 0, ", not active:");
+        printf(", %lld suspected", metric(body, "kvcl_view_suspected"));
+        show_ranks(body, "\nkvcl_view_suspect", 1, ":");
+        printf(", lease: %s, %lld changes, %lld false suspicions\n",
+               (metric(body, "kvcl_view_lease") == 1) ? "yes" : "no", metric(body, "kvcl_view_changes_total"),
+               metric(body, "kvcl_view_false_suspicions_total"));
         fflush(stdout);
     }
     free(body);
