@@ -10,11 +10,17 @@
  * early    before the ranks have met: an error, and the rank stays
  * full     the others have no room: an error with numbers, also if time runs out as they are counted; the rank stays,
  *          has shards again, takes blocks of others, and may try again
+ * forged   a rank sends what ranks that come and leave send, changed and repeated: once it has said what is true,
+ *          shards settle and all blocks are found
  */
 #include "grow_keys.h"
 #include "start_ranks.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "store/grow/rounds.h"
+#include "store/home/follow_views.h"
+#include "store/store_wire.h"
 
 #include <kvcl/kvcl.h>
 
@@ -23,10 +29,10 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-enum { RANKS = 3, KEYS = 40, STORES = 3, MANY = 4096, TRIES = 2000, WAIT_S = 60 };
+enum { RANKS = 3, KEYS = 40, STORES = 3, MANY = 4096, TRIES = 2000, FORGED_N = 3000, WAIT_S = 60 };
 #define WAIT_NS (WAIT_S * UINT64_C(1000000000))
 
-typedef enum { ALL, STRUCK, CLOSED, EARLY, FULL } what_t;
+typedef enum { ALL, STRUCK, CLOSED, EARLY, FULL, FORGED } what_t;
 
 typedef struct shared {
     what_t      what;
@@ -357,6 +363,89 @@ static void live_full(rank_t *r)
     meet(&shared->met, RANKS);
 }
 
+/* ASK, TAKE or MOVED: true, with some bytes changed, or with another rank, number or length. */
+static void post_forged(rank_t *r, kvcl_rand_t *rnd)
+{
+    static const uint8_t   kinds[]     = {KVCL_RPC_ASK, KVCL_RPC_TAKE, KVCL_RPC_TAKE, KVCL_RPC_MOVED};
+    kvcl_store_h           store       = r->stores[0];
+    const uint8_t          kind        = kinds[kvcl_rand_below(rnd, sizeof(kinds))];
+    kvcl_msg_dir_request_t out         = {.msg = {.type = KVCL_MSG_DIR_REQUEST, .flags = kind}, .store = store->id};
+    unsigned char          bytes[1024] = {0};
+    kvcl_moved_t           moved;
+    kvcl_part_t            part;
+    size_t                 len;
+
+    kvcl_lock(r->ctx);
+    part       = kvcl_grow_part(store);
+    part.flags = (uint32_t)kvcl_rand_below(rnd, 5);
+    moved      = (kvcl_moved_t){.id = store->views->moves.id, .listed = (uint8_t)kvcl_rand_below(rnd, 2),
+                                .asks = (uint8_t)kvcl_rand_below(rnd, 3)};
+    moved.switched = (uint8_t)kvcl_rand_below(rnd, 2);
+    len            = (kind == KVCL_RPC_ASK) ? 0 : (kind == KVCL_RPC_TAKE) ? sizeof(part) : sizeof(moved);
+    memcpy(bytes, (kind == KVCL_RPC_TAKE) ? (void *)&part : (void *)&moved, len);
+    if ((len != 0) && (kvcl_rand_below(rnd, 2) == 0)) {
+        bytes[kvcl_rand_below(rnd, len)] ^= (unsigned char)(1u << kvcl_rand_below(rnd, 8));
+    }
+    out.store = (kind == KVCL_RPC_ASK) ? kvcl_grow_name(store) : out.store;
+    out.n     = (kvcl_rand_below(rnd, 8) == 0) ? (uint32_t)kvcl_rand_below(rnd, 3) : (len != 0);
+    out.rank  = (kvcl_rand_below(rnd, 4) == 0) ? (uint32_t)kvcl_rand_below(rnd, RANKS + 2) : (uint32_t)r->rank;
+    len       = (kvcl_rand_below(rnd, 8) == 0) ? kvcl_rand_below(rnd, sizeof(bytes)) : len;
+    (void)!kvcl_peer_post(store->ranks[kvcl_rand_below(rnd, 2)].peer, &out.msg, sizeof(out), bytes, len);
+    kvcl_unlock(r->ctx);
+}
+
+/* What is true, to both others: until they have taken it. */
+static void say_truth(rank_t *r)
+{
+    kvcl_rounds_t rounds;
+    kvcl_part_t   part;
+    unsigned      taken = 0;
+
+    IS(kvcl_rounds_open(&rounds, r->stores[0], kvcl_deadline_after(WAIT_NS)), KVCL_OK);
+    do {
+        kvcl_lock(r->ctx);
+        part = kvcl_grow_part(r->stores[0]);
+        kvcl_unlock(r->ctx);
+        part.flags = KVCL_PART_SURE;
+        (void)kvcl_rounds_ask(&rounds, &part);
+        taken = (rounds.ranks[0].status == KVCL_OK) + (rounds.ranks[1].status == KVCL_OK);
+    } while ((taken != 2) && kvcl_rounds_pause(&rounds));
+    if (taken != 2) {
+        fprintf(stderr, "rank 2 is not taken: %s, %s\n", kvcl_status_name(rounds.ranks[0].status),
+                kvcl_status_name(rounds.ranks[1].status));
+        atomic_store(&shared->wrong, 1);
+    }
+    kvcl_rounds_close(&rounds);
+}
+
+static void live_forged(rank_t *r)
+{
+    const char  *seed = getenv("TEST_SEED");
+    kvcl_rand_t rnd;
+    int         i;
+
+    open_store(r, 8 * KEYS, &r->stores[0]);
+    if (r->rank == 1) {
+        put(r, 0);
+    }
+    kvcl_log_set_level(KVCL_LOG_ERROR); /* what is refused is logged */
+    meet(&shared->begun, RANKS);
+    if (r->rank == 2) {
+        kvcl_rand_seed(&rnd, (seed != NULL) ? strtoull(seed, NULL, 10) : kvcl_now_ns());
+        for (i = 0; i < FORGED_N; ++i) {
+            post_forged(r, &rnd);
+        }
+        say_truth(r);
+    }
+    meet(&shared->met, RANKS);
+    if (!kvcl_rounds_wait_settled(r->stores[0], kvcl_deadline_after(WAIT_NS))) {
+        fprintf(stderr, "rank %d: shards do not settle\n", r->rank);
+        atomic_store(&shared->wrong, 1);
+    }
+    get(r, 0);
+    meet(&shared->left, RANKS);
+}
+
 static int live(const void *arg, int rank)
 {
     static rank_t one;
@@ -384,6 +473,9 @@ static int live(const void *arg, int rank)
         break;
     case EARLY:
         live_early(r);
+        break;
+    case FORGED:
+        live_forged(r);
         break;
     default:
         live_full(r);
@@ -446,7 +538,7 @@ static bool run(what_t what, const char *name)
 int main(int argc, char **argv)
 {
     static const char *const names[] = {[ALL] = "all", [STRUCK] = "struck", [CLOSED] = "closed", [EARLY] = "early",
-                                        [FULL] = "full"};
+                                        [FULL] = "full", [FORGED] = "forged"};
     bool right = true;
     int  what;
 
@@ -456,7 +548,7 @@ int main(int argc, char **argv)
         return 1;
     }
     setenv("KVCL_VIEWS", "yes", 1);
-    for (what = ALL; what <= FULL; ++what) {
+    for (what = ALL; what <= FORGED; ++what) {
         if ((argc < 2) || (strcmp(argv[1], names[what]) == 0)) {
             right = run((what_t)what, names[what]) && right;
         }
