@@ -297,6 +297,8 @@ KVCL_API kvcl_status_t kvcl_store_get_part(kvcl_store_h store, const kvcl_key_t 
  * two copies is found after any one rank has failed, if both homes replied. If one was silent and the other one fails
  * before the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With
  * fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK; without a quorum, KVCL_ERR_NO_QUORUM.
+ * With views (KVCL_VIEWS) all homes must reply, and a put that lacks copies waits for members that do not answer, until
+ * they do or a view excludes them; it ends with KVCL_ERR_STALE if the view excludes this rank.
  *
  * With KVCL_PUT_STAYS and R of 2 or more, the first of the other ranks fetches the blocks from the caller's cache while
  * this rank copies them into its pool. Those that the pool lacks must then not be published, and each may stand in the

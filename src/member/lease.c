@@ -26,3 +26,11 @@ bool kvcl_member_has_lease(kvcl_context_h ctx)
     kvcl_assert_locked(ctx);
     return (room == NULL) || (room->started && kvcl_views_has_lease(&room->views, kvcl_now_ns()));
 }
+
+bool kvcl_member_is_excluded(kvcl_context_h ctx)
+{
+    const kvcl_member_room_t *room = kvcl_member_room(ctx);
+
+    kvcl_assert_locked(ctx);
+    return (room != NULL) && room->excluded;
+}

@@ -20,4 +20,7 @@ const kvcl_view_t *kvcl_member_view(kvcl_context_h ctx);
 /** Has this rank a lease now? Without views always. Engine lock held. */
 bool kvcl_member_has_lease(kvcl_context_h ctx);
 
+/** Have the others excluded this rank? It never owns again, and hears nothing of views. Engine lock held. */
+bool kvcl_member_is_excluded(kvcl_context_h ctx);
+
 #endif

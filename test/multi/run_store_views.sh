@@ -2,6 +2,7 @@
 # Stores whose maps follow views: ranks are killed and stopped while others put, remove and get.
 #   gate   each case once, over shared memory or TCP
 #   night  each case over both, 10 seeds
+# Then put_stopped: ranks are stopped while the copies of a put are fetched.
 # TEST_TIMEOUT: 3600
 set -eu
 : "${top_builddir:?}"
@@ -30,5 +31,10 @@ while [ $turns -gt 0 ]; do
   turns=$((turns - 1))
   seed=$((seed + 1))
 done
+if timeout -k 10 500 "$top_builddir/test/multi/put_stopped"; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+fi
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -1,12 +1,14 @@
 /*
  * The rounds of a put's further copies: which ranks are requested to make them, and their answers.
  *
- * Invariant: a rank is requested once for each put, unless it answers that it is busy; each RPC, and the pause before
- * busy ranks are tried again, is a part of the put (chain->outstanding). Locks: the engine lock.
+ * Invariant: a rank is requested once for each put, unless it answers that it is busy, or the put waits for a member
+ * that does not answer; each RPC, and the pause before ranks are tried again, is a part of the put
+ * (chain->outstanding). Locks: the engine lock.
  */
 #include "config.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "member/lease.h"
 #include "store/copy/chain_impl.h"
 #include "store/copy/copy_jobs.h"
 #include "store/home/paths.h"
@@ -14,7 +16,7 @@
 
 #include <string.h>
 
-#define BUSY_PAUSE_NS (5 * KVCL_NS_PER_MS)
+#define PAUSE_NS (5 * KVCL_NS_PER_MS)
 
 /* Are the caller's blocks fetched, not yet the pool's? */
 static bool is_early(const kvcl_chain_t *chain)
@@ -155,6 +157,13 @@ static void after_pause(void *arg)
     kvcl_chain_part_over(chain);
 }
 
+static void pause_round(kvcl_chain_t *chain)
+{
+    chain->busy         = false;
+    chain->pause        = kvcl_store_timer_start(chain->store, PAUSE_NS, after_pause, chain);
+    chain->outstanding += (chain->pause != NULL) ? 1 : 0;
+}
+
 /* Rpcs that fail at once lead to the next round in this loop. */
 void kvcl_chain_next_round(kvcl_chain_t *chain)
 {
@@ -176,9 +185,7 @@ void kvcl_chain_next_round(kvcl_chain_t *chain)
         }
     }
     if (chain->busy) {
-        chain->busy         = false;
-        chain->pause        = kvcl_store_timer_start(chain->store, BUSY_PAUSE_NS, after_pause, chain);
-        chain->outstanding += (chain->pause != NULL) ? 1 : 0;
+        pause_round(chain);
         return;
     }
     chain->posting = true;
@@ -194,4 +201,11 @@ void kvcl_chain_next_round(kvcl_chain_t *chain)
         }
     } while ((places != 0) && !chain->busy && (chain->status == KVCL_OK) && kvcl_list_is_empty(&chain->rpcs));
     chain->posting = false;
+    if ((n != 0) && (places == 0) && (chain->status == KVCL_OK) &&
+        kvcl_store_awaits_place(chain->store, kvcl_owner_bytes(chain->pool))) {
+        memset(chain->tried, 0, chain->store->n_ranks);
+        pause_round(chain);
+    } else if ((n != 0) && (places == 0) && kvcl_member_is_excluded(chain->store->ctx)) {
+        chain->refused = KVCL_ERR_STALE;
+    }
 }

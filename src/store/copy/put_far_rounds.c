@@ -1,11 +1,13 @@
 /*
  * The rounds of a put into other ranks' pools: which ranks are requested to fetch the blocks, and their answers.
  *
- * Invariant: a rank is requested once for each put, unless it answers that it is busy, or the put waits for room.
+ * Invariant: a rank is requested once for each put, unless it answers that it is busy, or the put waits for room or for
+ * a member that does not answer.
  * Locks: the engine lock.
  */
 #include "config.h"
 #include "base/clock.h"
+#include "member/lease.h"
 #include "store/copy/copy_jobs.h"
 #include "store/copy/put_far_impl.h"
 #include "store/home/follow_views.h"
@@ -131,7 +133,8 @@ bool kvcl_far_round(kvcl_far_put_t *far)
         return pause_for(far, BUSY_PAUSE_NS);
     }
     places = choose(far, most, ranks);
-    if ((places == 0) && far->waits && (far->refused == KVCL_ERR_NO_SPACE)) {
+    if ((places == 0) && ((far->waits && (far->refused == KVCL_ERR_NO_SPACE)) ||
+                          ((far->to_rank < 0) && kvcl_store_awaits_place(far->call.store, far->bytes)))) {
         memset(far->tried, 0, far->call.store->n_ranks);
         return pause_for(far, ROOM_PAUSE_NS);
     }
@@ -168,7 +171,9 @@ kvcl_status_t kvcl_far_verdict(kvcl_far_put_t *far)
                 kvcl_req_why(&far->call.req, "block %zu of the put has %u of %u copies; rank %d refused one: %s", i,
                              far->made[i], can, far->refused_by, kvcl_status_text(far->refused));
             }
-            return (far->refused != KVCL_OK) ? far->refused : KVCL_ERR_NO_SPACE;
+            return kvcl_member_is_excluded(far->call.store->ctx) ? KVCL_ERR_STALE
+                   : (far->refused != KVCL_OK)                   ? far->refused
+                                                                 : KVCL_ERR_NO_SPACE;
         }
         if ((far->made[i] < far->copies) && !kvcl_views_may_own(far->call.store)) {
             return KVCL_ERR_NO_QUORUM;

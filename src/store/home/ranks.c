@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "dir/moves.h"
+#include "member/lease.h"
 #include "store/home/far_table.h"
 #include "store/home/ranks.h"
 #include "store/home/follow_views.h"
@@ -271,15 +272,33 @@ static bool is_place(const struct kvcl_store *store, uint32_t rank, uint64_t byt
            !kvcl_store_suspects(store, rank) && !store->ranks[rank].fresh && !kvcl_views_leaves(store, rank);
 }
 
+/* Where maps follow views: does a member not answer that could take copies? The next view has it no more, or it answers
+ * again. Until then no rank may tell whether it is the others that are gone, or itself. */
+static bool is_awaited(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
+{
+    return (store->views != NULL) && (rank != store->me) && (store->views->moves.ranks[rank].incarnation != 0) &&
+           kvcl_store_takes(store, rank, bytes) && !kvcl_store_excludes(store, rank) && !store->ranks[rank].fresh &&
+           !kvcl_views_leaves(store, rank) && !is_place(store, rank, bytes);
+}
+
 unsigned kvcl_store_places(kvcl_store_h store, uint64_t bytes)
 {
     unsigned n = 0;
     uint32_t i;
 
     for (i = 0; i < store->n_ranks; ++i) {
-        n += is_place(store, i, bytes) ? 1 : 0;
+        n += (is_place(store, i, bytes) || is_awaited(store, i, bytes)) ? 1 : 0;
     }
     return n;
+}
+
+bool kvcl_store_awaits_place(kvcl_store_h store, uint64_t bytes)
+{
+    uint32_t i;
+
+    for (i = 0; (i < store->n_ranks) && !is_awaited(store, i, bytes); ++i) {
+    }
+    return (i != store->n_ranks) && !kvcl_member_is_excluded(store->ctx);
 }
 
 /* Marks in place_ok the ranks that could take a copy and are not skipped. */

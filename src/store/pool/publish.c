@@ -11,6 +11,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "member/lease.h"
 #include "store/home/home_answer.h"
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
@@ -289,6 +290,11 @@ static bool once_more(kvcl_publish_t *publish)
     kvcl_assert_locked(publish->store->ctx);
     if ((publish->status == KVCL_OK) && kvcl_publish_is_unheard(publish)) {
         publish->lagging = true;
+    }
+    if ((publish->again || publish->lagging) && (publish->status == KVCL_OK) &&
+        kvcl_member_is_excluded(publish->store->ctx)) { /* the homes never take it */
+        publish->status = KVCL_ERR_STALE;
+        kvcl_publish_give_up(publish, KVCL_ERR_STALE);
     }
     if ((!publish->is_publish && (publish->store->views == NULL)) || (!publish->again && !publish->lagging) ||
         (publish->status != KVCL_OK) || publish->store->closing ||
