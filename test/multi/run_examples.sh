@@ -6,6 +6,12 @@ set -eu
 : "${top_builddir:?}"
 passed=0 failed=0
 
+# The programs, by which contrib/check knows what to build:
+: "$top_builddir/contrib/examples/prefill_decode" "$top_builddir/contrib/examples/layerwise" \
+  "$top_builddir/contrib/examples/engine_loop" "$top_builddir/contrib/examples/hybrid" \
+  "$top_builddir/contrib/examples/by_address" "$top_builddir/contrib/examples/connect" \
+  "$top_builddir/contrib/examples/reuse_prefix" "$top_builddir/contrib/examples/hot_prefix"
+
 if ! command -v mpirun >/dev/null; then
   echo "SKIP: no mpirun (Debian: openmpi-bin)"
   exit 77
