@@ -31,6 +31,7 @@ typedef enum {
     BREAK_EARLY_GET,       /* a rank that comes gets before its first move is over */
     BREAK_NO_DRAIN,        /* a rank leaves with the blocks that it has */
     BREAK_FORGET_OLD,      /* a rank that has switched forgets the map by which others still look up */
+    BREAK_SURE_OF_NONE,    /* a rank that comes says it is sure, since another one that comes knows it */
     BREAK_END
 } break_t;
 

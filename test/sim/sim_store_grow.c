@@ -179,8 +179,10 @@ static void take_reply(proc_t *p, const mail_t *mail)
     if (((mail->status != KVCL_OK) && (mail->status != KVCL_ERR_NOT_FOUND)) || (mail->id != part->stage)) {
         return; /* not yet, or of a round before */
     }
-    part->answered |= UINT32_C(1) << from->slot;
-    part->sure      = part->sure || (mail->status == KVCL_OK);
+    part->sure = part->sure || ((mail->status == KVCL_OK) && ((mail->step & SURE) || (broken == BREAK_SURE_OF_NONE)));
+    if (part->sure || (mail->status != KVCL_OK)) {
+        part->answered |= UINT32_C(1) << from->slot;
+    }
     if ((part->stage == IS_TAKEN) && (mail->status == KVCL_OK)) {
         part->ranks[from->slot].incarnation = (uint16_t)from->incarnation;
         part->ranks[from->slot].leaves      = (mail->step & LEAVES) != 0;
@@ -203,5 +205,5 @@ void take_grow(proc_t *p, const mail_t *mail)
     back         = post(p, from->slot, (mail->kind == MAIL_ASK) ? MAIL_ASK_REPLY : MAIL_TAKE_REPLY);
     back->status = status;
     back->id     = mail->id;
-    back->step   = part->ranks[p->slot].leaves ? LEAVES : 0;
+    back->step   = (part->ranks[p->slot].leaves ? LEAVES : 0) | (((part->stage >= COMES) || part->sure) ? SURE : 0);
 }

@@ -346,6 +346,9 @@ static void take_answer(proc_t *p, const mail_t *mail)
     if (op == NULL) {
         return;
     }
+    if ((op->kind == OP_HAND) && (sim.procs[mail->from].slot != op->at)) {
+        return; /* a second answer of a rank before */
+    }
     if (op->kind == OP_HAND) {
         op->at      += 1;
         op->acked    = 0;

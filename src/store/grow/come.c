@@ -139,7 +139,8 @@ static kvcl_status_t meet(kvcl_store_h store, uint32_t rank, const kvcl_part_t *
     return status;
 }
 
-/* After a round. *taken_p: some rank has taken this one. Ranks without the store take no part in it. */
+/* After a round. *taken_p: some rank that had settled has taken this one. A rank that comes as well knows it then, but
+ * nothing of the others. Ranks without the store take no part in it. */
 static kvcl_status_t take_answers(kvcl_rounds_t *rounds, bool *taken_p)
 {
     kvcl_status_t status = KVCL_OK;
@@ -158,10 +159,11 @@ static kvcl_status_t take_answers(kvcl_rounds_t *rounds, bool *taken_p)
                                (unsigned long long)rounds->store->id, (unsigned)rounds->store->replicas);
         } else if (rank->status == KVCL_OK) {
             status   = meet(rounds->store, i, &rank->part);
-            *taken_p = true;
+            *taken_p = *taken_p || ((rank->part.flags & KVCL_PART_SURE) != 0);
         }
-        rank->over = (rank->status == KVCL_OK) || (rank->status == KVCL_ERR_NOT_FOUND);
+        rank->over = ((rank->status == KVCL_OK) && *taken_p) || (rank->status == KVCL_ERR_NOT_FOUND);
     }
+    rounds->store->views->sure = *taken_p;
     kvcl_unlock(rounds->store->ctx);
     return status;
 }
@@ -175,8 +177,13 @@ static kvcl_status_t be_taken(kvcl_rounds_t *rounds)
     while ((status == KVCL_OK) && (kvcl_rounds_ask(rounds, &part) != 0)) {
         status      = take_answers(rounds, &taken);
         part.flags |= taken ? KVCL_PART_SURE : 0u;
-        if ((status == KVCL_OK) && !kvcl_rounds_pause(rounds) && (open_rank(rounds) != rounds->store->n_ranks)) {
-            return late(rounds, "has not taken this one into the store");
+        if ((status == KVCL_OK) && !kvcl_rounds_pause(rounds)) {
+            if (open_rank(rounds) != rounds->store->n_ranks) {
+                return late(rounds, "has not taken this one into the store");
+            }
+            if (!taken) {
+                break; /* there are only ranks that come as well */
+            }
         }
     }
     return ((status == KVCL_OK) && !taken)

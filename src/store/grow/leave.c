@@ -55,11 +55,11 @@ static uint32_t take_answers(kvcl_rounds_t *rounds, bool leaves, bool *sure_p)
         if (!rank->asked) {
             continue;
         }
-        if (rank->status != KVCL_OK) {
+        *sure_p = *sure_p || ((rank->status == KVCL_OK) && (rank->part.flags & KVCL_PART_SURE));
+        if ((rank->status != KVCL_OK) || !*sure_p) {
             first = (first == store->n_ranks) ? i : first;
             continue;
         }
-        *sure_p = true;
         if ((rank->part.flags & KVCL_PART_LEAVES) && !known->leaves && (known->incarnation != 0) &&
             (rank->part.hello.incarnation == known->incarnation)) { /* the process that takes part, no later one */
             kvcl_views_rank_comes(store, i, known->incarnation, true);

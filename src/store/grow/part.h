@@ -24,7 +24,7 @@
 #include "store/store.h"
 
 enum {
-    KVCL_PART_SURE   = 1, /* TAKE: some rank has taken it */
+    KVCL_PART_SURE   = 1, /* TAKE, and its answer: some rank that had settled has taken the one that asks */
     KVCL_PART_LEAVES = 2  /* TAKE: it is to have no shards */
 };
 

@@ -205,7 +205,8 @@ bool kvcl_grow_on_take(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
         status = (status == KVCL_OK) ? take(store, peer, in->rank, &part) : status;
     }
     if (status == KVCL_OK) {
-        part = kvcl_grow_part(store);
+        part        = kvcl_grow_part(store);
+        part.flags |= ((store->views->view != 0) || store->views->sure) ? KVCL_PART_SURE : 0u;
     }
     kvcl_rpc_answer(peer, in, status, 1, &part, (status == KVCL_OK) ? sizeof(part) : 0);
     return true;

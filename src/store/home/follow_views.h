@@ -14,6 +14,7 @@
 typedef struct kvcl_store_views {
     kvcl_moves_t       moves;
     uint64_t           view;      /* its number; 0: not begun */
+    bool               sure;      /* not begun: a rank that had settled has taken this one */
     bool               known;     /* members is set: the job has had a view since this store was opened */
     uint64_t           *members;  /* by rank: the view's incarnation of its process */
     bool               listed, switched, over; /* the steps that this rank has made since shards began to move */
