@@ -142,6 +142,24 @@ typedef struct glue_data {
     uint64_t    back_off_ns; /* the wait after the next failure */
 } glue_data_t;
 
+/* A process of this host whose memory is read. */
+typedef struct glue_process {
+    int32_t  pid;
+    uint32_t reserved;
+    uint64_t cookie_addr; /* where it has the cookie */
+    uint64_t cookie[2];   /* random: the process with that pid is the one that wrote this */
+} glue_process_t;
+
+/* Its pages: glue_look.c. */
+typedef struct glue_look {
+    glue_process_t process;
+    int            fd;    /* its page map; -1: it could not be opened */
+    bool           scans; /* as far as is known, the kernel has PAGEMAP_SCAN */
+    struct {
+        uint64_t first, n;
+    } seen[256]; /* without it: pages that were present, by address */
+} glue_look_t;
+
 typedef struct glue_ep {
     kvcl_xport_ep_t super;
     kvcl_list_t     link;       /* in glue.eps */
@@ -153,20 +171,13 @@ typedef struct glue_ep {
     size_t          copied;     /* memory of the copied messages that UCX holds */
     char            transport[16]; /* of messages, as UCX calls it */
     bool            probing;    /* UCX has not completed the last probe yet */
+    glue_look_t     *look;      /* owned; NULL: nothing was read yet */
     bool            near;       /* a process of this host, reached by shared memory */
     bool            unreadable; /* the kernel has refused to read its memory */
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */
     bool            is_tcp;     /* messages travel over tcp */
 } glue_ep_t;
-
-/* A process of this host whose memory is read. */
-typedef struct glue_process {
-    int32_t  pid;
-    uint32_t reserved;
-    uint64_t cookie_addr; /* where it has the cookie */
-    uint64_t cookie[2];   /* random: the process with that pid is the one that wrote this */
-} glue_process_t;
 
 typedef struct glue_read {
     struct glue_read     *next;
@@ -176,6 +187,7 @@ typedef struct glue_read {
     char                 *to;
     size_t               len; /* left */
     kvcl_xport_send_t    *send;
+    bool                 near;    /* only present pages are copied */
     bool                 stopped; /* it ends before the next copy */
 } glue_read_t;
 
@@ -315,10 +327,13 @@ void          kvcl_glue_keys_progress(glue_t *g); /* if keys.due */
 /* glue_cma.c: reading the memory of a process of this host */
 kvcl_status_t kvcl_glue_cma_self(glue_process_t *self);
 bool          kvcl_glue_cma_reaches(const glue_process_t *process); /* it lives and permits to be read */
-/* Copied by progress; KVCL_INPROGRESS or an error. process lives until send is done. */
-kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, uint64_t from, void *buf, size_t len,
-                                kvcl_xport_send_t *send);
+/* read: ep, process (which lives until send is done), from, to, len, send, near. Copied by progress; KVCL_INPROGRESS or
+ * an error. */
+kvcl_status_t kvcl_glue_cma_get(const glue_read_t *read);
 unsigned      kvcl_glue_cma_progress(glue_t *g);
+/* glue_look.c: are all its pages at len bytes, not 0, from addr on present? True where the kernel does not say. */
+bool          kvcl_glue_look(glue_ep_t *ep, const glue_process_t *process, uint64_t addr, size_t len);
+void          kvcl_glue_look_end(glue_ep_t *ep);
 bool          kvcl_glue_near_self(kvcl_xport_t *xport, void *buf);
 bool          kvcl_glue_near_reaches(const kvcl_xport_ep_t *ep);
 kvcl_status_t kvcl_glue_near_get(kvcl_xport_ep_t *ep, const void *self, uint64_t addr, void *buf, size_t len,

@@ -5,14 +5,15 @@
  * where the owner serves the bytes by message).
  *
  * Owns: the queue of reads. Invariants: progress copies at most PASS bytes, so the engine lock is held for a short
- * time; each system call also reads the process's cookie, so that the bytes of another process with a reused id are
- * never returned. Locks: the engine lock.
+ * time; near reads copy present pages only (glue_look.c); each system call also reads the process's cookie, so that the
+ * bytes of another process with a reused id are never returned. Locks: the engine lock.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
 
 #include "base/error.h"
 #include "base/rand.h"
+#include "weave/user_memory.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { PIECES = 64, PASS = 1 << 20 };
+enum { PIECES = 64, PASS = 1 << 20, LOOK_MIN = 4096 /* less is a word that the peer itself uses */ };
 
 static uint64_t      own_cookie[2];
 static kvcl_status_t own_status;
@@ -63,19 +64,18 @@ bool kvcl_glue_cma_reaches(const glue_process_t *process)
     return (process->pid > 0) && (read_checked(process, &to, &from, 1) == 0);
 }
 
-kvcl_status_t kvcl_glue_cma_get(glue_ep_t *ep, const glue_process_t *process, uint64_t from, void *buf, size_t len,
-                                kvcl_xport_send_t *send)
+kvcl_status_t kvcl_glue_cma_get(const glue_read_t *what)
 {
-    glue_t      *g    = glue_of(ep->super.xport);
+    glue_t      *g    = glue_of(what->ep->super.xport);
     glue_read_t *read = kvcl_mpool_get(&g->reads);
 
     if (read == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "ucx: no memory for a read");
     }
-    *read         = (glue_read_t){.ep = ep, .process = process, .from = from, .to = buf, .len = len, .send = send};
+    *read         = *what;
     *g->read_tail = read;
     g->read_tail  = &read->next;
-    glue_begin_op(ep);
+    glue_begin_op(read->ep);
     return KVCL_INPROGRESS;
 }
 
@@ -116,7 +116,8 @@ static unsigned end_stopped(glue_t *g)
     return n;
 }
 
-/* The pieces of one system call, from the reads at the head that name one process. */
+/* The pieces of one system call, from the reads at the head that name one process. None: the first of them is of an
+ * absent page. */
 static size_t collect(const glue_t *g, struct iovec *to, struct iovec *from)
 {
     const glue_process_t *process = g->read_head->process;
@@ -127,7 +128,10 @@ static size_t collect(const glue_t *g, struct iovec *to, struct iovec *from)
         if (memcmp(read->process, process, sizeof(*process)) != 0) {
             break;
         }
-        len     = (read->len < PASS - bytes) ? read->len : PASS - bytes;
+        len = (read->len < PASS - bytes) ? read->len : PASS - bytes;
+        if (read->near && (len >= LOOK_MIN) && !kvcl_glue_look(read->ep, process, read->from, len)) {
+            break;
+        }
         to[n]   = (struct iovec){read->to, len};
         from[n] = (struct iovec){(void *)(uintptr_t)read->from, len};
         bytes  += len;
@@ -136,13 +140,22 @@ static size_t collect(const glue_t *g, struct iovec *to, struct iovec *from)
     return n;
 }
 
+/* Why the read at the head ended after left bytes of its piece, or with errno and none. */
+static kvcl_status_t why(const glue_read_t *read, ssize_t left)
+{
+    if ((left < 0) && (errno != EFAULT)) {
+        return (errno == ESRCH) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_ACCESS;
+    }
+    return (read->near && !kvcl_is_writable(read->to + ((left < 0) ? 0 : left))) ? KVCL_ERR_INVALID_PARAM
+                                                                                 : KVCL_ERR_ACCESS;
+}
+
 unsigned kvcl_glue_cma_progress(glue_t *g)
 {
-    struct iovec  to[PIECES + 1], from[PIECES + 1];
-    glue_ep_t     *ep = g->read_head->ep;
-    kvcl_status_t status;
-    size_t        n, i, len;
-    ssize_t       left;
+    struct iovec to[PIECES + 1], from[PIECES + 1];
+    glue_ep_t    *ep = g->read_head->ep;
+    size_t       n, i, len;
+    ssize_t      left;
 
     if (g->reads_stopped) {
         return end_stopped(g);
@@ -151,14 +164,17 @@ unsigned kvcl_glue_cma_progress(glue_t *g)
         end(g, KVCL_ERR_CANCELED);
         return 1;
     }
-    n      = collect(g, to, from);
-    left   = read_checked(g->read_head->process, to, from, n);
-    status = ((left < 0) && (errno == ESRCH)) ? KVCL_ERR_RANK_FAILED : KVCL_ERR_ACCESS;
+    n = collect(g, to, from);
+    if (n == 1) {
+        end(g, KVCL_ERR_BUSY);
+        return 1;
+    }
+    left           = read_checked(g->read_head->process, to, from, n);
     ep->unreadable = ep->unreadable || ((left < 0) && (errno != EFAULT) && (errno != EAGAIN) && (errno != ENOMEM));
     for (i = 1; i < n; ++i) { /* a completion may post, at the tail */
         len = to[i].iov_len;
         if ((left < 0) || ((size_t)left < len)) {
-            end(g, status);
+            end(g, why(g->read_head, left));
             return (unsigned)i; /* the later ones are tried again: a hole may end this one only */
         }
         left -= (ssize_t)len;
@@ -196,7 +212,13 @@ kvcl_status_t kvcl_glue_near_get(kvcl_xport_ep_t *super, const void *self, uint6
     if (!kvcl_glue_near_reaches(super) || (process->pid <= 0)) {
         return KVCL_ERR_UNSUPPORTED;
     }
-    return kvcl_glue_cma_get(kvcl_container_of(super, glue_ep_t, super), process, addr, buf, len, send);
+    return kvcl_glue_cma_get(&(glue_read_t){.ep      = kvcl_container_of(super, glue_ep_t, super),
+                                            .process = process,
+                                            .from    = addr,
+                                            .to      = buf,
+                                            .len     = len,
+                                            .send    = send,
+                                            .near    = true});
 }
 
 void kvcl_glue_near_stop(kvcl_xport_ep_t *super, const kvcl_xport_send_t *send)

@@ -217,6 +217,7 @@ static unsigned reap(glue_t *g)
         } else if (gone && (ep->inflight == 0)) {
             kvcl_list_del(&ep->stage_link);
             kvcl_list_del(&ep->link);
+            kvcl_glue_look_end(ep);
             free(ep->data.addr);
             free(ep);
             ++n;

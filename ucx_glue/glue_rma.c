@@ -247,8 +247,12 @@ kvcl_status_t kvcl_glue_rma(const glue_op_t *op)
                                            : status;
     }
     if (rmem->cma) {
-        return kvcl_glue_cma_get(kvcl_container_of(rmem->super.ep, glue_ep_t, super), &rmem->process,
-                                 rmem->addr + op->offset, op->buf, op->len, op->send);
+        return kvcl_glue_cma_get(&(glue_read_t){.ep      = kvcl_container_of(rmem->super.ep, glue_ep_t, super),
+                                                .process = &rmem->process,
+                                                .from    = rmem->addr + op->offset,
+                                                .to      = op->buf,
+                                                .len     = op->len,
+                                                .send    = op->send});
     }
     return post(op, rmem);
 }

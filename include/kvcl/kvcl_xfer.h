@@ -183,6 +183,10 @@ KVCL_API kvcl_status_t kvcl_recv(kvcl_comm_h comm, int rank, uint64_t tag, kvcl_
 /**
  * The same for plain bytes of host memory, registered or not (device memory: kvcl_send of a cache, or kvcl_get_bytes
  * and kvcl_put_bytes between host memory here and registered device memory there). A recv takes any length up to cap.
+ * Until the request completes, @a buf stays mapped: that of a send readable and unchanged, that of a recv writable.
+ * Otherwise the library's copy is a signal that ends the process. Where it is seen in time, both requests end with
+ * KVCL_ERR_ACCESS: a send that is unmapped when the receiver asks for its bytes; a recv of 128 KiB or more whose first
+ * or last byte is not writable, or, where the kernel copies (processes of one host), any byte.
  */
 KVCL_API kvcl_status_t kvcl_send_bytes(kvcl_comm_h comm, int rank, uint64_t tag, const void *buf, size_t len,
                                        const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;

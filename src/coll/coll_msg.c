@@ -69,6 +69,7 @@ static kvcl_status_t open_offer(kvcl_coll_op_t *op)
 
     if (op->offer_state == KVCL_COLL_OFFER_NONE) {
         kvcl_coll_stream(op, &op->offer.stream);
+        op->offer.plain = (op->cache == NULL) ? op->in : NULL;
         status = kvcl_offer_open(op->req.ctx, &op->offer);
         op->offer_state = (status == KVCL_OK) ? KVCL_COLL_OFFER_OPEN : KVCL_COLL_OFFER_NONE;
     }

@@ -219,7 +219,7 @@ static kvcl_status_t take_slot(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, const
     return kvcl_coll_stage_is_valid(op->cc, from->rank, chunk->count) ? KVCL_OK : await_abort(op, action);
 }
 
-/* Where the peer has revoked bytes meanwhile, or the kernel has refused, its offer is pulled. */
+/* Where the peer has revoked bytes meanwhile, has absent pages, or may not be read, its offer is pulled. */
 static void near_done(kvcl_near_read_t *near, kvcl_status_t status)
 {
     kvcl_coll_pull_t *pull = kvcl_container_of(near, kvcl_coll_pull_t, near);
@@ -232,9 +232,16 @@ static void near_done(kvcl_near_read_t *near, kvcl_status_t status)
         land(pull);
         return;
     }
-    pull->state  = KVCL_COLL_PULL_FREE;
-    from->unread = from->unread || (status != KVCL_ERR_STALE);
-    status       = (pull->stopped != KVCL_OK) ? pull->stopped : start_pull(op, from, &pull->action);
+    pull->state = KVCL_COLL_PULL_FREE;
+    if (pull->stopped != KVCL_OK) {
+        status = pull->stopped;
+    } else if (status == KVCL_ERR_INVALID_PARAM) {
+        kvcl_req_why(&op->req, "the receive buffer is not writable memory: keep it mapped and writable until the end");
+        status = KVCL_ERR_ACCESS;
+    } else {
+        from->unread = from->unread || ((status != KVCL_ERR_STALE) && (status != KVCL_ERR_BUSY));
+        status       = start_pull(op, from, &pull->action);
+    }
     if (status != KVCL_OK) {
         pulled(op, pull->step, status);
         op->advance(op);

@@ -31,7 +31,9 @@ struct kvcl_near_read {
     uint64_t          count;
     bool              busy;      /* begun and not done: the destination may change */
     bool              has_bytes; /* the count is being read */
-    /* KVCL_OK: the bytes are here. KVCL_ERR_STALE: the peer has revoked. An error: not readable. */
+    /* KVCL_OK: the bytes are here. KVCL_ERR_INVALID_PARAM: the destination is not writable memory. Any other error:
+     * they can be had on another path only. KVCL_ERR_STALE: the peer has revoked; KVCL_ERR_BUSY: a page of theirs is
+     * absent. Neither says anything of other bytes. */
     void              (*done)(kvcl_near_read_t *read, kvcl_status_t status);
 };
 

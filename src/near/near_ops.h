@@ -15,7 +15,9 @@ typedef struct kvcl_near_ops {
     /* Is the peer a process of this host that this one could read so far? */
     bool (*reaches)(const kvcl_xport_ep_t *ep);
     /* Read len bytes at addr of the process that self names. Both are the peer's word. self is aligned to 8 and stays
-     * untouched until done. An address that the process does not have is an error. */
+     * untouched until done. Ends with KVCL_ERR_BUSY: a page there is absent, and a copy would wait for it;
+     * KVCL_ERR_INVALID_PARAM: buf is not writable memory; another error: the process does not have the address, or may
+     * not be read. Bytes of buf may have changed. */
     kvcl_status_t (*get)(kvcl_xport_ep_t *ep, const void *self, uint64_t addr, void *buf, size_t len,
                          kvcl_xport_send_t *send);
     /* End a get: it copies no more bytes, and the next progress ends it with KVCL_ERR_CANCELED. Without effect on one

@@ -14,6 +14,7 @@
 #include "gate/gate.h"
 #include "near/near.h"
 #include "p2p/layers.h"
+#include "weave/user_memory.h"
 #include "xfer/offer.h"
 #include "xfer/params.h"
 #include "xfer/pull.h"
@@ -137,6 +138,11 @@ static bool send_explain(const kvcl_req_t *req, kvcl_status_t status, char *buf,
     case KVCL_ERR_TRUNCATED:
         text = "its recv has another size; the receiver's kvcl_req_error has both: select as much on both sides";
         break;
+    case KVCL_ERR_ACCESS:
+        text = kvcl_is_mapped(send->buf, (send->buf == NULL) ? 0 : (size_t)send->msg.len)
+                   ? "the buffer of its recv is not writable memory"
+                   : "this send's buffer is not mapped any more: keep it until the send completes";
+        break;
     case KVCL_ERR_NO_SPACE:
         text = "the receiver has no room for more sends without a recv: post the recv before the send";
         break;
@@ -214,7 +220,7 @@ static kvcl_status_t announce_offer(send_t *send, const kvcl_stream_t *stream)
     kvcl_near_wire_t near;
     kvcl_status_t    status;
 
-    send->offer = (kvcl_offer_t){.stream = *stream, .peer = send->peer, .idle = send_idle};
+    send->offer = (kvcl_offer_t){.stream = *stream, .plain = send->buf, .peer = send->peer, .idle = send_idle};
     if (send->cache != NULL) {
         send->offer.side = kvcl_cache_side(send->cache, &send->sel);
     }

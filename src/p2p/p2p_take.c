@@ -15,10 +15,13 @@
 #include "xfer/describe.h"
 #include "xfer/params.h"
 #include "xfer/xfer.h"
+#include "weave/user_memory.h"
 #include "weave/pieces.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { CHECK_MIN = 128 << 10 };
 
 void kvcl_p2p_recv_finish(kvcl_p2p_recv_t *recv, kvcl_status_t status)
 {
@@ -34,10 +37,26 @@ static void recv_pulled(kvcl_pull_t *pull, kvcl_status_t status)
     kvcl_p2p_recv_t *recv = pull->arg;
 
     recv->pull = NULL;
-    if (status < 0) {
+    if ((status == KVCL_ERR_ACCESS) && (recv->cache == NULL)) {
+        kvcl_req_why(&recv->req, "the sender's buffer is not mapped any more: keep it until the send completes");
+    } else if (status < 0) {
         kvcl_req_take_why(&recv->req, &pull->req);
     }
     kvcl_p2p_recv_finish(recv, status);
+}
+
+static kvcl_status_t buffer_is_bad(kvcl_p2p_recv_t *recv)
+{
+    kvcl_req_why(&recv->req, "the buffer of %llu bytes is not writable memory: keep it mapped and writable until the "
+                 "recv completes", (unsigned long long)recv->cap);
+    return KVCL_ERR_ACCESS;
+}
+
+/* Both ends of it: the messages of a pull are copied here, and a failed copy is a signal. */
+static bool is_writable(const kvcl_p2p_recv_t *recv)
+{
+    return (recv->cache != NULL) || (recv->msg.len < CHECK_MIN) ||
+           (kvcl_is_writable(recv->buf) && kvcl_is_writable((char *)recv->buf + (recv->msg.len - 1)));
 }
 
 /* One size of blocks must divide the other. The sender's numbers are hostile. */
@@ -111,6 +130,10 @@ static kvcl_status_t recv_pull(kvcl_p2p_recv_t *recv, const void *data, size_t l
     if (status != KVCL_OK) {
         return status;
     }
+    if (!is_writable(recv)) {
+        kvcl_pull_discard(pull);
+        return buffer_is_bad(recv);
+    }
     pull->peer    = recv->peer;
     pull->from    = KVCL_FROM_OFFER;
     pull->offer   = msg->offer;
@@ -156,6 +179,10 @@ static void near_done(kvcl_near_read_t *near, kvcl_status_t status)
 
     if (recv->stopped != KVCL_OK) {
         kvcl_p2p_recv_finish(recv, recv->stopped);
+        return;
+    }
+    if (status == KVCL_ERR_INVALID_PARAM) {
+        kvcl_p2p_recv_finish(recv, buffer_is_bad(recv));
         return;
     }
     if (status == KVCL_OK) {

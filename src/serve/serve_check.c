@@ -4,6 +4,7 @@
 #include "config.h"
 #include "cache/cache.h"
 #include "kv/flat.h"
+#include "weave/user_memory.h"
 #include "xfer/offer.h"
 #include "serve/serve.h"
 #include "weave/pieces.h"
@@ -104,6 +105,9 @@ static kvcl_status_t from_offer(kvcl_serve_t *serve, const kvcl_msg_pull_t *in)
     }
     if ((in->offset > offer->stream.total_bytes) || (in->len > offer->stream.total_bytes - in->offset)) {
         return KVCL_ERR_TRUNCATED;
+    }
+    if ((offer->plain != NULL) && !kvcl_is_mapped(offer->plain + in->offset, (size_t)in->len)) {
+        return KVCL_ERR_ACCESS;
     }
     serve->stream = offer->stream;
     if (in->unit != 0) {

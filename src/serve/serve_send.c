@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "serve/serve.h"
 #include "weave/copy_racy.h"
+#include "weave/user_memory.h"
 #include "weave/pieces.h"
 
 enum { BACKGROUND_FLIGHTS = 2, ZERO_COPY_MIN = 64 * 1024 };
@@ -74,7 +75,9 @@ static size_t gather(kvcl_serve_t *serve, void *buf, size_t len)
                            : kvcl_stream_gather(&serve->stream, buf, len);
 }
 
-/* A run that fills a frame is sent in place; otherwise gather. False: a device failed. */
+/* A run that fills a frame is sent in place; otherwise gather. False: a device failed. A user's pages are touched
+ * first: where a transport waits for one while it copies to the peer's queue of shared memory, no other rank's message
+ * behind it in that queue arrives. */
 static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t *iov)
 {
     uintptr_t addr = 0;
@@ -97,6 +100,8 @@ static bool fill(kvcl_serve_t *serve, flight_t *flight, size_t want, kvcl_iov_t 
         len += gather(serve, flight->bytes + len, want - len);
         iov->buf = flight->bytes;
         iov->len = len;
+    } else if ((serve->offer != NULL) && (serve->offer->plain != NULL)) {
+        kvcl_touch_pages(iov->buf, len);
     }
     return true;
 }

@@ -5,106 +5,17 @@
 #include "ucx_glue/glue.h"
 #include "listening.h"
 #include "base/checksum.h"
-#include "xport_pair.h"
+#include "xport_far.h"
 
 #include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { FAR_SIZE = 1 << 20 };
-
-/* The data that the other process sends about itself. */
-typedef struct far_info {
-    char     addr[4096];
-    size_t   addr_len;
-    char     packed[512];
-    size_t   packed_len;
-    uint64_t mem;
-    char     self[KVCL_NEAR_SELF];
-} far_info_t;
-
-typedef struct far {
-    pid_t      pid;
-    int        to; /* closing it ends the process */
-    far_info_t info;
-} far_t;
-
-static void write_all(int fd, const void *buf, size_t len)
-{
-    ck_assert_int_eq(write(fd, buf, len), (ssize_t)len);
-}
-
-static void read_all(int fd, void *buf, size_t len)
-{
-    size_t  at = 0;
-    ssize_t n;
-
-    while (at < len) {
-        n = read(fd, (char *)buf + at, len - at);
-        ck_assert_int_gt(n, 0);
-        at += (size_t)n;
-    }
-}
-
-/* The other process: registers memory, sends its address, then sleeps in read() and never makes progress. */
-static void far_main(pair_kind_t kind, int from, int to)
-{
-    static far_info_t info;
-    kvcl_xport_mem_t  *mem;
-    const void        *addr;
-    side_t            side;
-    void              *p;
-    char              c;
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    side_open(&side, kind);
-    side.ops->address(side.xport, &addr, &info.addr_len);
-    memcpy(info.addr, addr, info.addr_len);
-    p = malloc(FAR_SIZE);
-    ck_assert_int_eq(side.ops->mem_register(side.xport, p, FAR_SIZE, &mem), KVCL_OK);
-    fill(p, FAR_SIZE, 11);
-    info.mem        = (uintptr_t)p;
-    info.packed_len = sizeof(info.packed);
-    ck_assert_int_eq(side.ops->mem_pack(mem, info.packed, &info.packed_len), KVCL_OK);
-    (void)side.ops->near->self(side.xport, info.self); /* false: over UCX's own tcp */
-    write_all(to, &info, sizeof(info));
-    while (read(from, &c, 1) == 1) {
-        (void)side.ops->progress(side.xport);
-    }
-    _exit(0);
-}
-
-static void far_start(far_t *far, pair_kind_t kind)
-{
-    int down[2], up[2];
-
-    ck_assert_int_eq(pipe(down), 0);
-    ck_assert_int_eq(pipe(up), 0);
-    far->pid = fork();
-    if (far->pid == 0) {
-        close(down[1]);
-        far_main(kind, down[0], up[1]);
-    }
-    close(down[0]);
-    close(up[1]);
-    far->to = down[1];
-    read_all(up[0], &far->info, sizeof(far->info));
-    close(up[0]);
-}
-
-static void far_connect(side_t *side, const far_t *far, pair_kind_t kind)
-{
-    side_open(side, kind);
-    ck_assert_int_eq(side->ops->ep_create(side->xport, far->info.addr, far->info.addr_len, &side->ep), KVCL_OK);
-}
 
 static kvcl_status_t get_now(side_t *side, kvcl_xport_rmem_t *rmem, uint64_t offset, void *buf, size_t len)
 {
@@ -117,15 +28,6 @@ static kvcl_status_t get_now(side_t *side, kvcl_xport_rmem_t *rmem, uint64_t off
         ck_assert(!kvcl_deadline_passed(deadline));
     }
     return (status == KVCL_INPROGRESS) ? waited.status : status;
-}
-
-/* process_vm_readv needs ptrace access to the other process. */
-static bool may_read(const far_t *far)
-{
-    char         c;
-    struct iovec to = {&c, 1}, from = {(void *)(uintptr_t)far->info.mem, 1};
-
-    return process_vm_readv(far->pid, &to, 1, &from, 1, 0) == 1;
 }
 
 START_TEST(a_sleeping_owner_is_read)
@@ -161,53 +63,6 @@ START_TEST(a_sleeping_owner_is_read)
     side.ops->rmem_close(rmem);
     close(far.to);
     (void)waitpid(far.pid, &status, 0);
-    side_close(&side);
-    free(buf);
-}
-END_TEST
-
-static kvcl_status_t near_now(side_t *side, const glue_process_t *process, uint64_t addr, void *buf, size_t len)
-{
-    waited_t      waited   = waited_new();
-    uint64_t      deadline = kvcl_deadline_after(50 * KVCL_NS_PER_SEC);
-    kvcl_status_t status   = side->ops->near->get(side->ep, process, addr, buf, len, &waited.send);
-
-    while ((status == KVCL_INPROGRESS) && !waited.done) {
-        (void)side->ops->progress(side->xport);
-        ck_assert(!kvcl_deadline_passed(deadline));
-    }
-    return (status == KVCL_INPROGRESS) ? waited.status : status;
-}
-
-/* Of any of its memory: an address that it does not have is an error of the one read, another process ends all. */
-START_TEST(a_sleeping_process_is_read)
-{
-    glue_process_t process = {0};
-    char           *buf    = malloc(FAR_SIZE);
-    side_t         side;
-    far_t          far;
-
-    far_start(&far, PAIR_SHM);
-    far_connect(&side, &far, PAIR_SHM);
-    memcpy(&process, far.info.self, sizeof(process));
-    if (!may_read(&far)) {
-        printf("SKIP: this process may not read another one of its user (Yama, or a container)\n");
-        ck_assert_int_lt(near_now(&side, &process, far.info.mem, buf, FAR_SIZE), 0);
-    } else {
-        ck_assert(side.ops->near->reaches(side.ep));
-        ck_assert_int_eq(near_now(&side, &process, far.info.mem, buf, FAR_SIZE), KVCL_OK);
-        ck_assert(filled(buf, FAR_SIZE, 11));
-        ck_assert_int_eq(near_now(&side, &process, 4096, buf, FAR_SIZE), KVCL_ERR_ACCESS);
-        ck_assert(side.ops->near->reaches(side.ep));
-        process.cookie[1] ^= 1;
-        memset(buf, 0, FAR_SIZE);
-        ck_assert_int_eq(near_now(&side, &process, far.info.mem, buf, 16), KVCL_ERR_RANK_FAILED);
-    }
-    ck_assert(!side.ops->near->reaches(side.ep));
-    process.cookie[1] ^= 1;
-    ck_assert_int_eq(near_now(&side, &process, far.info.mem, buf, 16), KVCL_ERR_UNSUPPORTED);
-    close(far.to);
-    (void)waitpid(far.pid, NULL, 0);
     side_close(&side);
     free(buf);
 }
@@ -547,7 +402,6 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_sleeping_owner_is_read, PAIR_SHM, PAIR_SHM + 1);
     tcase_add_loop_test(tcase, a_sleeping_owner_is_read, PAIR_AUTO, PAIR_AUTO + 1);
-    tcase_add_test(tcase, a_sleeping_process_is_read);
     tcase_add_loop_test(tcase, lies_about_memory_do_no_harm, PAIR_SHM, PAIR_SHM + 1);
     tcase_add_loop_test(tcase, a_killed_peer_is_told_once, PAIR_SHM, PAIR_KINDS);
     tcase_add_loop_test(tcase, no_context_with_tcp_has_rma, PAIR_SHM, PAIR_KINDS);
