@@ -147,8 +147,8 @@ typedef struct kvcl_ep_move {
  * their expert, and slots that become empty, need none. The rank of a slot is slot / (slots / ranks).
  *
  * The source is the nearest: the same rank, the same host, another host, the store; among equally near ranks the one
- * that sends least so far. A rank gets the weights of an expert of a layer once, and copies them itself where it has
- * several slots for them. Ranks that are not active send nothing.
+ * that has the fewest moves to send so far. A rank gets the weights of an expert of a layer once, and copies them
+ * itself where it has several slots for them. Ranks that are not active send nothing.
  *
  * The moves of two ranks with each other, in both directions, have the same round; in a round each rank takes part in
  * the moves of one such pair at most. Moves within a rank and from the store, which need no peer, have round 0, except

@@ -1,11 +1,11 @@
 /*
- * Going on after failures: what ULFM is to MPI (names and meaning are ULFM's, W. Bland et al., "Post-failure recovery
- * of MPI communication capability", IJHPCA 2013). All of it needs KVCL_VIEWS=yes (kvcl_view.h), and communicators of
- * one job.
+ * Recovery after failures, as ULFM does it for MPI: names and meaning are ULFM's (W. Bland et al., "Post-failure
+ * recovery of MPI communication capability", IJHPCA 2013). All calls need KVCL_VIEWS=yes (kvcl_view.h), and
+ * communicators of one job.
  *
- * Errors are local: a rank that works with a failed one gets KVCL_ERR_RANK_FAILED, others get nothing. It may end the
- * communicator's operations on all ranks (kvcl_comm_revoke). The ranks then agree on what they know (kvcl_comm_agree),
- * and go on with those that are left (kvcl_comm_shrink), or by the view's mask over the old numbers (kvcl_comm_active).
+ * Errors are local: a rank that works with a failed one gets KVCL_ERR_RANK_FAILED, others get no error. It may end
+ * the communicator's operations on all ranks (kvcl_comm_revoke). The ranks then agree on flags (kvcl_comm_agree), and
+ * continue with the living ranks: in a new communicator (kvcl_comm_shrink), or in comm itself (kvcl_comm_active).
  */
 #ifndef KVCL_RECOVER_H
 #define KVCL_RECOVER_H
@@ -24,8 +24,8 @@ KVCL_BEGIN_DECLS
 KVCL_API kvcl_status_t kvcl_comm_get_failed(kvcl_comm_h comm, int *ranks, int cap, int *n_p) KVCL_MUST_CHECK;
 
 /**
- * This rank acknowledges the first n failures of kvcl_comm_get_failed(): kvcl_comm_agree() reports them no longer, once
- * all have. Fewer than before changes nothing. Local; any thread; does not block.
+ * This rank acknowledges the first n failures of kvcl_comm_get_failed(): once all ranks have done so, kvcl_comm_agree()
+ * reports them no longer. A smaller n than before changes nothing. Local; any thread; does not block.
  * @param [out] acked_p  how many are acknowledged now; NULL: not wanted.
  * @return as kvcl_comm_get_failed(), and KVCL_ERR_NO_MEMORY.
  */
@@ -36,7 +36,7 @@ KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_
  * that are in progress end with KVCL_ERR_REVOKED, on every living rank as soon as it learns of it: collectives, sends,
  * recvs, probes, notifications, and gets and puts that name comm. Later ones return KVCL_ERR_REVOKED at once, and send
  * nothing. Every rank that learns of it tells the others, so all living ranks learn of it if one of them has. A rank
- * that has not made comm yet finds it revoked then. The world can be revoked too.
+ * that makes comm later finds it revoked. The world can be revoked too.
  *
  * kvcl_comm_agree(), kvcl_comm_shrink() and the local calls go on working. Memory imported over comm, stores opened
  * over it, and communicators made from it are objects of their own, and are not revoked. A collective that ends waits
@@ -83,53 +83,53 @@ typedef struct kvcl_view_change_result {
     size_t   size;      /* sizeof(kvcl_view_change_result_t) */
     uint64_t view;      /* the number of this rank's view now */
     uint64_t view_id;   /* its hash: two different views never have the same */
-    int      n_dropped; /* ranks that the change left alone; each call says which */
+    int      n_dropped; /* ranks that the call left unchanged; its comment says which */
     int      reserved;
     uint64_t dropped[KVCL_EVENT_RANKS / 64]; /* numbers in the communicator: bit r % 64 of word r / 64 */
 } kvcl_view_change_result_t;
 #define KVCL_VIEW_CHANGE_RESULT_INIT {sizeof(kvcl_view_change_result_t), 0, 0, 0, 0, {0}}
 
 /**
- * Take living ranks of comm out of the job: out of the view, so out of each communicator. One member calls it; the
+ * Remove living ranks of comm from the job: from the view, and so from every communicator. One member calls it; the
  * others get KVCL_EVENT_DRAINED and a view without them, and all operations with them end with KVCL_ERR_RANK_FAILED.
- * They are not asked to hand anything over: each gets KVCL_EVENT_EXCLUDED, and its operations end with
- * KVCL_ERR_STALE. That takes about KVCL_DEAD, in which their leases end. Blocks; not from a callback.
- * @param ranks, n  numbers in comm, without the caller's own. One that is no member is left alone, and is in
+ * They are not asked to hand anything over: each gets KVCL_EVENT_EXCLUDED, and its operations end with KVCL_ERR_STALE.
+ * The call takes about KVCL_DEAD, until their leases end. Blocks; not from a callback.
+ * @param ranks, n  numbers in comm, without the caller's own. A rank that is no member is left unchanged, and is in
  *                  result->dropped.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
  * @param [out] result  filled on KVCL_OK; NULL: not wanted.
- * @return KVCL_OK: this rank's view has none of them; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet, and they go all
- *         the same when they can; KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_UNKNOWN_RANK,
+ * @return KVCL_OK: this rank's view has none of them; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet; they are removed
+ *         later, as soon as that is possible; KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_UNKNOWN_RANK,
  *         KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNSUPPORTED.
  */
 KVCL_API kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, uint64_t timeout_ns,
                                             kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
 
 /**
- * Processes that have joined in these slots become members (KVCL_JOIN_WAITS=yes, the same on all ranks). Such a process
- * has met all members when KVCL_EVENT_WAITING tells of it, here and at the others. Its kvcl_init() has returned. It is
- * in no view, so all its operations with other ranks end with KVCL_ERR_RANK_FAILED; it may load what it needs
- * meanwhile, and ends its waiting with kvcl_comm_sync(). One member calls this, or several with the same ranks; the
- * view that comes next has them all, on all ranks. Without KVCL_JOIN_WAITS processes become members by themselves.
+ * Processes that have joined in these slots become members (KVCL_JOIN_WAITS=yes, the same on all ranks). When
+ * KVCL_EVENT_WAITING reports such a process, on every member, it has connected to all members and its kvcl_init() has
+ * returned. It is in no view, so all its operations with other ranks end with KVCL_ERR_RANK_FAILED; it may load what it
+ * needs meanwhile, and ends its waiting with kvcl_comm_sync(). One member calls this, or several with the same ranks;
+ * the view that comes next has them all, on all ranks. Without KVCL_JOIN_WAITS processes become members by themselves.
  * Blocks; not from a callback.
- * @param ranks, n  numbers in comm. One that is a member already is left alone. One in whose slot no process waits, or
- *                  whose process has ended as this rank knows, is in result->dropped. A process that ends at that
+ * @param ranks, n  numbers in comm. A rank that is a member already is left unchanged. One in whose slot no process
+ *                  waits, or whose process is known to have ended, is in result->dropped. A process that ends at that
  *                  moment may be a member for a moment, and fail. A dropped one may become a member all the same if the
  *                  rank that leads was silent meanwhile (KVCL_EVENT_JOINED); otherwise another call must name it.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
  * @param [out] result  filled on KVCL_OK; NULL: not wanted.
- * @return KVCL_OK: this rank's view has all of them but the dropped; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet,
- *         and they become members all the same when they can; KVCL_ERR_STALE (this rank was excluded);
- *         KVCL_ERR_RANK_FAILED (this rank waits itself); KVCL_ERR_UNKNOWN_RANK, KVCL_ERR_INVALID_PARAM,
- *         KVCL_ERR_UNSUPPORTED.
+ * @return KVCL_OK: this rank's view has all of them but the dropped; KVCL_ERR_TIMED_OUT, KVCL_ERR_NO_QUORUM: not yet;
+ *         they become members later, as soon as that is possible; KVCL_ERR_STALE (this rank was excluded);
+ *         KVCL_ERR_RANK_FAILED (this rank itself waits to become a member); KVCL_ERR_UNKNOWN_RANK,
+ *         KVCL_ERR_INVALID_PARAM, KVCL_ERR_UNSUPPORTED.
  */
 KVCL_API kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, int n, uint64_t timeout_ns,
                                           kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
 
 /**
- * Wait until the view of this rank has all that is pending as far as this rank knows: no member has failed or leaves,
+ * Wait until this rank knows of no pending change of its view: no member of it has failed or is leaving,
  * no process that this rank has activated still waits, and, in a process that has joined, a member has activated it and
- * all of its view know. Local: the others need not call it, and if nothing is pending it returns at once. Blocks; not
+ * all members know. Local: the others need not call it, and if nothing is pending it returns at once. Blocks; not
  * from a callback.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER; 0 checks once.
  * @param [out] result  filled on KVCL_OK; dropped: the ranks of comm that are no members. NULL: not wanted.

@@ -1,20 +1,20 @@
 /*
- * Where a request runs: which instance prefills it, which one decodes it, which blocks of its KV move, and whether it
- * is taken at all.
+ * The scheduler of requests: it chooses the instance that prefills a request, the instance that decodes it and the
+ * blocks of KV that move, or refuses the request.
  *
  * Decisions are pure: no I/O, no clock (the caller passes the time), no thread, no allocation. The caller describes the
  * request, the instances and the blocks that each holds; the scheduler answers with a decision, predictions and
  * reasons. The same calls in the same order give the same decisions (params.seed). A scheduler keeps what it has learnt
- * from feedback: factors that correct the models, lengths of outputs by class, work given to each instance of late, and
+ * from feedback: factors that correct the models, lengths of outputs by class, the recent work of each instance, and
  * the requests that run.
  *
  * All times are in seconds (double), on any clock of the caller that does not run backwards. Bandwidth is in bytes a
  * second, errors are relative (0.1 is 10%).
  *
  * The order of calls for a request: kvcl_sched_decide; if GO, the caller moves the blocks and queues the prefill there,
- * and adds decision.busy_s to that instance's queue_s. kvcl_sched_order names the next of a queue. Then come
- * kvcl_sched_prefill_done, kvcl_sched_decode, kvcl_sched_first_token, kvcl_sched_finished. A request that was
- * told to wait, or refused, is not followed. One that is refused in a queue, or given up, ends by kvcl_sched_finished.
+ * and adds decision.busy_s to that instance's queue_s. kvcl_sched_order chooses the next one of a queue. Then come
+ * kvcl_sched_prefill_done, kvcl_sched_decode, kvcl_sched_first_token, kvcl_sched_finished. A request that must wait or
+ * was refused is not tracked. Call kvcl_sched_finished also for one that is refused in a queue or given up.
  *
  * Thread: one thread at a time for each scheduler; different schedulers are independent.
  */
@@ -61,7 +61,7 @@ typedef struct kvcl_sched_inst {
     uint32_t running;         /* requests that decode */
     uint32_t pending;         /* requests placed here whose decode has not begun */
     uint64_t context_tokens;  /* tokens of context of the running */
-    uint64_t pending_tokens;  /* the same of the pending, when they will begin */
+    uint64_t pending_tokens;  /* the same for the pending, at the time they begin */
     uint64_t kv_free;         /* tokens of KV that fit into the device now, those of the pending not deducted */
     uint64_t kv_total;        /* 0: not known, no limit */
     uint32_t host;            /* place: host, then rack, then net, a class of networks */
@@ -70,10 +70,10 @@ typedef struct kvcl_sched_inst {
     uint32_t reserved;        /* 0 */
     double   nic_bytes_s;     /* each way; 0: the model's */
     uint32_t sends;           /* transfers in flight from it, hand-overs included */
-    uint32_t recvs;           /* and to it */
+    uint32_t recvs;           /* transfers in flight to it */
     double   send_bytes;      /* bytes that these have still to move */
     double   recv_bytes;
-    double   past_s;          /* seconds of work of late that other schedulers gave it, decayed; breaks ties */
+    double   past_s;          /* recent seconds of work that other schedulers gave it, decayed; breaks ties */
 } kvcl_sched_inst_t;
 #define KVCL_SCHED_INST_INIT \
     {sizeof(kvcl_sched_inst_t), 0, KVCL_SCHED_BOTH, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -94,11 +94,11 @@ typedef struct kvcl_sched_hold {
 } kvcl_sched_hold_t;
 
 /* kvcl_sched_req_t.flags */
-enum { KVCL_SCHED_DRY = 1 /* only ask: nothing is remembered */ };
+enum { KVCL_SCHED_DRY = 1 /* a query: the scheduler keeps nothing of it */ };
 
 typedef struct kvcl_sched_req {
     size_t           size;          /* sizeof(kvcl_sched_req_t) */
-    uint64_t         id;            /* the caller's, to name it in later calls; 0: it is not followed */
+    uint64_t         id;            /* the caller's, to name it in later calls; 0: it is not tracked */
     uint32_t         flags;
     uint32_t         klass;         /* 0..31 */
     const kvcl_key_t *keys;         /* of the prompt's blocks, in order; read during the call only. NULL: nothing is
@@ -214,10 +214,10 @@ typedef struct kvcl_sched_decision {
 typedef struct kvcl_sched_params {
     size_t   size;         /* sizeof(kvcl_sched_params_t) */
     uint64_t flags;        /* must be 0 */
-    uint64_t seed;         /* of the policies that draw lots */
+    uint64_t seed;         /* of the policies that choose at random */
     uint32_t max_insts;    /* ids are below this; 0: 1024; at most 65536 */
-    uint32_t max_requests; /* that run at a time and are followed; 0: 65536; at most 16777216; more are not */
-    uint32_t max_blocks;   /* of a prompt; 0: 16384. Of a longer one, the blocks behind count as not held */
+    uint32_t max_requests; /* tracked at a time; 0: 65536; at most 16777216; more are not tracked */
+    uint32_t max_blocks;   /* of a prompt; 0: 16384. Blocks beyond that count as not held */
     uint32_t max_holds;    /* of one decision; 0: 65536; more are ignored */
 } kvcl_sched_params_t;
 #define KVCL_SCHED_PARAMS_INIT {sizeof(kvcl_sched_params_t), 0, 0, 0, 0, 0, 0}
@@ -245,7 +245,7 @@ KVCL_API kvcl_status_t kvcl_sched_decide(kvcl_sched_h sched, double now_s, const
                                          kvcl_sched_decision_t *decision_p) KVCL_MUST_CHECK;
 
 /**
- * The decode instance once more, when the prefill has ended: GO with decision.decode, which may be another one than
+ * Choose the decode instance again, when the prefill has ended: GO with decision.decode, which may be another one than
  * before, or REFUSE, which wastes the prefill (admit=baseline does so by design). prefill: where it was prefilled.
  * Call it again, after kvcl_sched_gone, for a request whose decode instance has gone: while its KV is at the prefill
  * instance it needs no other prefill. A request whose prefill instance has gone as well goes to kvcl_sched_decide.
@@ -271,7 +271,7 @@ typedef struct kvcl_sched_waiting {
 #define KVCL_SCHED_WAITING_INIT {sizeof(kvcl_sched_waiting_t), 0, 0, 0, 0, 0, 0, 0, 0}
 
 /**
- * Which of the prefills that wait at one instance runs next, by the queue policy. *next_p: its index; n if none should
+ * Choose the next of the prefills that wait at one instance, by the queue policy. *next_p: its index; n if none should
  * (n is 0, or all are refused). late: receives the indices of those to refuse now, at most cap (0: none are), *n_late_p
  * of them. @return KVCL_OK, KVCL_ERR_INVALID_PARAM (a number that is not finite; cap without late).
  */
@@ -319,7 +319,7 @@ KVCL_API kvcl_status_t kvcl_sched_finished(kvcl_sched_h sched, double now_s, con
     KVCL_MUST_CHECK;
 
 /**
- * An instance has gone: what was learnt of it is forgotten, and the requests on it are no longer followed. Those that
+ * An instance has gone: what was learnt of it is forgotten, and the requests on it are no longer tracked. Those that
  * were to decode there are placed by kvcl_sched_decode, those that were to prefill there by kvcl_sched_decide.
  */
 KVCL_API kvcl_status_t kvcl_sched_gone(kvcl_sched_h sched, double now_s, uint32_t inst) KVCL_MUST_CHECK;

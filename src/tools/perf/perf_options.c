@@ -195,7 +195,7 @@ cli_result_t perf_options_parse(perf_options_t *opt, int argc, char **argv, cons
         {"verify", CLI_FLAG, &opt->verify, NULL, "write new bytes before every iteration and check them all", 0, 0},
         {"floor", CLI_FLAG, &opt->floor, NULL, "also measure raw UCX (not over RDMA) and memcpy, alternating", 0, 0},
         {"cold", CLI_FLAG, &opt->cold, NULL, "time the very first and the second iteration separately", 0, 0},
-        {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: repeat a background get of so many meanwhile",
+        {"beside", CLI_SIZE, &opt->beside, "BYTES", "get, put: run a background get of BYTES at the same time",
          PERF_BESIDE_BLOCK, MEMORY_MAX},
         {"no-checksum", CLI_FLAG, &opt->unsummed, NULL, "open the store without checksums", 0, 0},
         {"pattern", CLI_STRING, &pattern, "PATTERN", "pairs, incast or all: many ranks at the same time", 0, 0},

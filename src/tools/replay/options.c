@@ -146,7 +146,7 @@ cli_result_t replay_options_parse(replay_options_t *opt, int argc, char **argv)
         {"replicas", CLI_COUNT, &opt->replicas, "R", "with --store: copies of a block (default 1)", 1, MAX_REPLICAS},
         {"nvme", CLI_STRING, &opt->nvme, "PATH:SIZE", "with --store: each rank's second tier; %r is the rank", 0, 0},
         {"kill", CLI_STRING, &texts.kill, "RANK@SECOND",
-         "with --store: SIGKILL for that rank, then; RANK@held: once it holds 16 blocks, some of them copied", 0, 0},
+         "with --store: kill the rank then; RANK@held: when it holds 16 blocks, some of them copied", 0, 0},
         {"json", CLI_FLAG, &opt->json, NULL, "print one JSON object", 0, 0},
     };
     const cli_spec_t spec = {"kvcl_replay", "[options]", about, table, sizeof(table) / sizeof(table[0])};
