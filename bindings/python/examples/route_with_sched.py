@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""A gateway in small: it reads the KV events of its engines, and places each request where the scheduler says.
+"""A small gateway: it reads the KV events of its engines, and places each request where the scheduler says.
 
-    route_with_sched.py                    two engines of its own make-believe, 24 requests
+    route_with_sched.py                    two simulated engines, 24 requests
     route_with_sched.py HOST:PORT[,REPLAY] ...
                                            vLLM or SGLang engines with --kv-events-config: their events are read (this
                                            needs pyzmq), and requests are placed as they come on standard input, one a
                                            line: token ids
 
-The index is fed by threads, one an engine; a placement is one match and one decision. A request is remembered as
+One thread for each engine feeds the index; a placement is one match and one decision. A request is remembered as
 predicted blocks until the engine's events tell, so that the next one of the same conversation goes to the same engine.
 """
 
+import importlib.util
 import sys
 import threading
 import time
@@ -74,7 +75,7 @@ def stored(first_hash: int, tokens: List[int]) -> bytes:
     return items([b"\x00", items([items(event)])])
 
 
-def make_believe() -> None:
+def simulate() -> None:
     """Six conversations of four turns on two engines that tell what they have stored."""
     gateway, sent, reused = Gateway(2), [0, 0], 0
     for turn in range(1, 5):
@@ -119,8 +120,12 @@ def follow(gateway: Gateway, engine: int, endpoint: str, replay_endpoint: Option
 
 def main() -> None:
     if len(sys.argv) == 1:
-        make_believe()
+        simulate()
         return
+    if any(argument.startswith("-") for argument in sys.argv[1:]):
+        sys.exit(__doc__)
+    if importlib.util.find_spec("zmq") is None:
+        sys.exit("route_with_sched.py: reading the events of engines needs pyzmq: pip install pyzmq")
     gateway = Gateway(len(sys.argv) - 1)
     for engine, argument in enumerate(sys.argv[1:]):
         endpoint, _, replay_endpoint = argument.partition(",")

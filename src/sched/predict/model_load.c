@@ -63,7 +63,8 @@ kvcl_status_t kvcl_sched_model_load(const char *path, kvcl_sched_model_h *model_
     }
     file = open_any(path, found, sizeof(found));
     if (file == NULL) {
-        return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot open the model %s, nor a model of that name in %s", path,
+        return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot open the model %s, nor one of that name in %s (make install "
+                               "puts models there; in the source tree they are in contrib/sched)", path,
                                KVCL_MODELS_DIR);
     }
     text = malloc(FILE_BYTES_MAX + 1);

@@ -165,7 +165,7 @@ static bool print_all(const job_t *job, const info_options_t *opt, bool joined)
     }
     if (joined && opt->paths && (job->rank == 0)) {
         good = print_line(job, "GPUDirect", kvcl_query_gpudirect) && good;
-        printf("paths between %d ranks\n", job->size);
+        printf("paths between %d rank%s\n", job->size, (job->size == 1) ? "" : "s");
     }
     return (!joined || !opt->paths || info_paths(job, print_path, NULL)) && good;
 }
