@@ -286,8 +286,7 @@ KVCL_API kvcl_status_t kvcl_store_get_part(kvcl_store_h store, const kvcl_key_t 
  *
  * The blocks must not change until the request has completed: the call copies at most KVCL_INLINE_COPY bytes (4 MiB).
  * For more it only finds room; the threads that progress the context evict other blocks, and copy. Keys and ids are
- * copied. Without cb and req_p it copies all bytes. A put that ends before its bytes are copied, by its deadline or a
- * cancel, has put nothing.
+ * copied. Without cb and req_p it copies all bytes. A put that ends before its bytes are copied has put nothing.
  *
  * Keys of a chain are given in the chain's order. Ends of chains are evicted before their beginnings; where only the
  * end of a chain is put, its beginning must have been used shortly before, as by the match that found it.
@@ -296,9 +295,8 @@ KVCL_API kvcl_status_t kvcl_store_get_part(kvcl_store_h store, const kvcl_key_t 
  * have two homes (replicas of 2 or more) one home suffices: a silent home is notified when it replies again. A block of
  * two copies is found after any one rank has failed, if both homes replied. If one was silent and the other one fails
  * before the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With
- * fewer than R ranks there are as many copies as ranks, and the put is KVCL_OK; without a quorum, KVCL_ERR_NO_QUORUM.
- * With views (KVCL_VIEWS) all homes must reply, and a put that lacks copies waits for members that do not answer, until
- * they do or a view excludes them; it ends with KVCL_ERR_STALE if the view excludes this rank.
+ * fewer than R ranks there are as many copies as ranks. With views (KVCL_VIEWS) all homes must reply, and a put waits
+ * for members to reply or be excluded; KVCL_ERR_NO_QUORUM, or KVCL_ERR_STALE where this rank is excluded.
  *
  * With KVCL_PUT_STAYS and R of 2 or more, the first of the other ranks fetches the blocks from the caller's cache while
  * this rank copies them into its pool. Those that the pool lacks must then not be published, and each may stand in the

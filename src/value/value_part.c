@@ -17,6 +17,7 @@
 #include "store/copy/chain.h"
 #include "store/copy/copy_jobs.h"
 #include "store/home/ranks.h"
+#include "store/place/choose.h"
 #include "value/value.h"
 #include <kvcl/kvcl_store_admin.h>
 

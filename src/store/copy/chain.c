@@ -14,6 +14,7 @@
 #include "store/home/follow_views.h"
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
+#include "store/place/choose.h"
 #include "store/pool/publish.h"
 #include "store/pool/publish_own.h"
 #include "store/words.h"

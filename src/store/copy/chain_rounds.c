@@ -13,6 +13,7 @@
 #include "store/copy/copy_jobs.h"
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
+#include "store/place/choose.h"
 
 #include <string.h>
 

@@ -12,6 +12,7 @@
 #include "store/copy/put_far_impl.h"
 #include "store/home/follow_views.h"
 #include "store/home/ranks.h"
+#include "store/place/choose.h"
 
 #include <string.h>
 

@@ -13,6 +13,7 @@
 #include "store/copy/chain_impl.h"
 #include "store/copy/put_work.h"
 #include "store/home/ranks.h"
+#include "store/place/choose.h"
 #include "store/pool/publish_own.h"
 
 #include <stdlib.h>

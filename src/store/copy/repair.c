@@ -17,6 +17,7 @@
 #include "store/home/follow_views.h"
 #include "store/home/ranks.h"
 #include "store/home/timer.h"
+#include "store/place/choose.h"
 #include "store/pool/pool.h"
 
 #include <stdlib.h>

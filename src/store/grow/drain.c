@@ -13,7 +13,7 @@
 #include "store/cold/cold.h"
 #include "store/copy/send.h"
 #include "store/home/home_answer.h"
-#include "store/home/ranks.h"
+#include "store/place/choose.h"
 #include "store/pool/pool.h"
 #include "store/tenant.h"
 #include "xfer/params.h"
@@ -187,8 +187,8 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
     uint64_t     bytes  = kvcl_owner_bytes(pool);
     kvcl_send_t  *batch = &drain->batch;
     uint32_t     all    = batch->n;
-    uint16_t     to;
     bool         found;
+    uint16_t     to;
 
     kvcl_lock(store->ctx);
     found = choose(store, bytes, drain, &to);

@@ -19,6 +19,7 @@
 #include "store/home/find.h"
 #include "store/home/follow_views.h"
 #include "store/home/ranks.h"
+#include "store/place/choose.h"
 #include "store/pool/pool.h"
 #include <kvcl/kvcl_store_admin.h>
 

@@ -69,16 +69,6 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store) KVCL_MUST_CHECK;
 /** Makes map, which is the store's from here on, the present one. Lock held. In view_maps.c. */
 void          kvcl_store_map_set(kvcl_store_h store, kvcl_store_map_t *map);
 void          kvcl_store_maps_free(kvcl_store_h store);
-/** The number of other ranks that could take copies of blocks of this size, with those that are awaited. Lock held. */
-unsigned      kvcl_store_places(kvcl_store_h store, uint64_t bytes);
-/** With views: is there a member that could take some, but does not answer? It does later, or a view excludes it. Lock
- * held. */
-bool          kvcl_store_awaits_place(kvcl_store_h store, uint64_t bytes);
-/** Chooses n of them, at most KVCL_DIR_LOCS_MAX, that are not in skip[] (a byte a rank), by place.h: first those on
- * other hosts than this rank's and each other's. Returns how many. Lock held. */
-unsigned      kvcl_store_place(kvcl_store_h store, uint64_t bytes, const uint8_t *skip, unsigned n, uint16_t *ranks);
-/** The same, but the first is the nearest one, on this host if possible. It is set in skip[]. Lock held. */
-unsigned      kvcl_store_place_near(kvcl_store_h store, uint64_t bytes, uint8_t *skip, unsigned n, uint16_t *ranks);
 /** Has the rank, which may be this one, a pool with blocks of this size? Any thread. */
 bool          kvcl_store_takes(const struct kvcl_store *store, uint32_t rank, uint64_t bytes);
 /** What a rank has said of its part when it met this one: its pool, and whether its tier is listed. Lock held. */

@@ -11,7 +11,6 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "member/lease.h"
 #include "store/home/home_answer.h"
 #include "store/home/paths.h"
 #include "store/home/ranks.h"
@@ -291,11 +290,7 @@ static bool once_more(kvcl_publish_t *publish)
     if ((publish->status == KVCL_OK) && kvcl_publish_is_unheard(publish)) {
         publish->lagging = true;
     }
-    if ((publish->again || publish->lagging) && (publish->status == KVCL_OK) &&
-        kvcl_member_is_excluded(publish->store->ctx)) { /* the homes never take it */
-        publish->status = KVCL_ERR_STALE;
-        kvcl_publish_give_up(publish, KVCL_ERR_STALE);
-    }
+    kvcl_publish_judge_exclusion(publish);
     if ((!publish->is_publish && (publish->store->views == NULL)) || (!publish->again && !publish->lagging) ||
         (publish->status != KVCL_OK) || publish->store->closing ||
         ((publish->store->views == NULL) && (++publish->rounds >= ROUNDS_MAX))) {

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "member/lease.h"
 #include "store/home/home_answer.h"
 #include "store/home/ranks.h"
 #include "store/home/follow_views.h"
@@ -123,6 +124,15 @@ void kvcl_publish_give_up(kvcl_publish_t *publish, kvcl_status_t status)
         if ((publish->answers[i] & KVCL_PUBLISH_LISTED) == 0) {
             publish->each[i] = status;
         }
+    }
+}
+
+void kvcl_publish_judge_exclusion(kvcl_publish_t *publish)
+{
+    if ((publish->again || publish->lagging) && (publish->status == KVCL_OK) &&
+        kvcl_member_is_excluded(publish->store->ctx)) {
+        publish->status = KVCL_ERR_STALE;
+        kvcl_publish_give_up(publish, KVCL_ERR_STALE);
     }
 }
 

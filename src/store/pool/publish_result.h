@@ -48,6 +48,8 @@ bool kvcl_publish_is_early(struct kvcl_publish *publish, uint32_t rank, kvcl_sta
 bool kvcl_publish_is_unheard(struct kvcl_publish *publish);
 /** The request is stopped by its deadline while it waits to send again: which blocks have failed, and why. */
 void kvcl_publish_give_up(struct kvcl_publish *publish, kvcl_status_t status);
+/** It is to be sent again: KVCL_ERR_STALE, if the others have excluded this rank. */
+void kvcl_publish_judge_exclusion(struct kvcl_publish *publish);
 /** All homes have answered, or will not: sets the final status, and withdraws blocks that no home lists. */
 void kvcl_publish_conclude(struct kvcl_publish *publish);
 /** A put that failed leaves no unlisted block in the pool, since the next put of its key would take it for done. */
