@@ -169,7 +169,7 @@ static uint64_t when(int rank, int type, int of, bool with)
 /* All living ranks but one are told this of that rank. @return the slowest, in ms from then; -1: not in time. */
 static double all_told(int type, int of, bool with, int but, uint64_t from_ns)
 {
-    uint64_t last = from_ns, at, end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t last = from_ns, at = 0, end = now_ns() + (LONG_S * UINT64_C(1000000000));
     int      rank;
 
     for (rank = 0; rank < size; ++rank) {
