@@ -6,6 +6,7 @@
  * size of the communicator. The bytes of a slot are the peer's word, as those of a message are.
  */
 #include "config.h"
+#include "base/fence.h"
 #include "base/log.h"
 #include "coll/coll_run.h"
 #include "coll/coll_stage.h"
@@ -233,6 +234,6 @@ bool kvcl_coll_stage_is_valid(const kvcl_coll_comm_t *cc, uint32_t rank, uint64_
 {
     _Atomic uint64_t *word = cc->stage.peers[rank].view.addr;
 
-    atomic_thread_fence(memory_order_acquire); /* the bytes were read before */
+    kvcl_fence(memory_order_acquire); /* the bytes were read before */
     return atomic_load_explicit(word, memory_order_acquire) == count;
 }

@@ -8,6 +8,7 @@
 #include "experts/step.h"
 
 #include "base/error.h"
+#include "base/fence.h"
 #include "base/structs.h"
 #include "handle/handle.h"
 
@@ -43,7 +44,7 @@ void kvcl_ep_masks_show(kvcl_ep_masks_t *masks, const kvcl_ep_turn_t *turn, cons
     bool           changed    = (mask->number != turn->number) || (mask->placement != map->placement);
 
     STORE(mask->generation, generation + 1);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    kvcl_fence(memory_order_release);
     for (r = 0; r < turn->ranks; ++r) {
         changed = changed || ((mask->active[r] != 0) != kvcl_ep_turn_active(turn, r));
         STORE(mask->active[r], kvcl_ep_turn_active(turn, r) ? 1 : 0);
@@ -85,7 +86,7 @@ static bool read_once(const kvcl_ep_masks_t *masks, kvcl_ep_state_t *state, int3
             why[r] = (kvcl_status_t)LOAD(masks->why[r]);
         }
     }
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    kvcl_fence(memory_order_acquire);
     return ((state->generation & 1) == 0) && (LOAD(mask->generation) == state->generation);
 }
 

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fence.h"
 #include "base/log.h"
 #include "base/structs.h"
 #include "core/comm.h"
@@ -402,7 +403,7 @@ bool kvcl_rmem_copy(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, size_t n, uint64
     *status_p = KVCL_ERR_ACCESS;
     if (kvcl_rregion_live(region)) {
         copy_all(there, pieces, n, bytes, push);
-        atomic_thread_fence(memory_order_seq_cst);
+        kvcl_fence(memory_order_seq_cst);
         *status_p = kvcl_rregion_live(region) ? KVCL_OK : KVCL_ERR_ACCESS;
         atomic_fetch_add_explicit(push ? &rmem->ctx->bytes_out : &rmem->ctx->bytes_in, bytes, memory_order_relaxed);
     }

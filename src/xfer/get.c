@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "base/error.h"
+#include "base/fence.h"
 #include "xfer/describe.h"
 #include "xfer/direct.h"
 #include "xfer/params.h"
@@ -14,7 +15,6 @@
 #include "weave/pieces.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* The remote cache, if it is described and mapped and the bytes are few: the engine is not needed. */
 kvcl_rcache_t *kvcl_direct_rcache(kvcl_context_h ctx, kvcl_peer_t *peer, uint64_t key, uint64_t bytes)
@@ -96,7 +96,7 @@ static KVCL_UNGUARDED kvcl_status_t direct_copy(kvcl_cache_h cache, const kvcl_s
             return status;
         }
     }
-    atomic_thread_fence(memory_order_seq_cst);
+    kvcl_fence(memory_order_seq_cst);
     atomic_fetch_add_explicit(push ? &cache->ctx->bytes_out : &cache->ctx->bytes_in, bytes, memory_order_relaxed);
     return kvcl_rregion_live(&rcache->gens_region) ? KVCL_OK : KVCL_ERR_STALE;
 }
