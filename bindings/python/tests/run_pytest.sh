@@ -1,6 +1,7 @@
 #!/bin/sh
 # The tests of the Python package, by pytest, on what was built here and not installed.
 # Arguments go to pytest: run_pytest.sh -k life
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
 here=$top_srcdir/bindings/python
