@@ -13,23 +13,25 @@
 #include "base/log.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 enum { AUTOBIND = sizeof(sa_family_t) + 6 /* a zero and five digits */ };
 
-/* The next descriptor of this process that is a socket, or -1. */
+/* The next descriptor of this process that is a socket, or -1. Other threads open and close descriptors meanwhile. */
 static int next_socket(DIR *dir, ino_t *inode_p)
 {
     struct dirent *entry;
     struct stat   st;
 
     while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
-        if ((entry->d_name[0] != '.') && (fstat(atoi(entry->d_name), &st) == 0) && S_ISSOCK(st.st_mode)) {
+        if ((entry->d_name[0] != '.') && (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0) && S_ISSOCK(st.st_mode)) {
             *inode_p = st.st_ino;
             return atoi(entry->d_name);
         }
@@ -85,6 +87,19 @@ static bool is_signal(int fd)
            (getpeername(fd, (struct sockaddr *)&peer, &peer_len) != 0);
 }
 
+/* A copy of the descriptor: the number may be another socket's by now, which must not be touched; or -1. */
+static int hold(int fd, ino_t inode)
+{
+    int         held = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    struct stat st;
+
+    if ((held >= 0) && ((fstat(held, &st) != 0) || (st.st_ino != inode))) {
+        close(held);
+        held = -1;
+    }
+    return held;
+}
+
 /* What came before the filter is dropped: no peer knows the name yet. */
 static void guard(int fd)
 {
@@ -111,11 +126,15 @@ void kvcl_glue_signals_guard(glue_signals_t *signals)
 {
     DIR   *dir = signals->known ? opendir("/proc/self/fd") : NULL;
     ino_t inode;
-    int   fd;
+    int   fd, held;
 
     while ((fd = next_socket(dir, &inode)) >= 0) {
-        if (is_new(signals, inode) && is_signal(fd)) {
-            guard(fd);
+        held = is_new(signals, inode) ? hold(fd, inode) : -1;
+        if ((held >= 0) && is_signal(held)) {
+            guard(held);
+        }
+        if (held >= 0) {
+            close(held);
         }
     }
     if (dir != NULL) {
