@@ -301,7 +301,7 @@ bool has_failed(const proc_t *p, uint32_t slot)
     return kvcl_rankset_has(&p->failed, slot);
 }
 
-/* Who is asked for a key: its home, or another one if that has failed. */
+/* Who is asked for a key: its home, or another one if that has failed; KVCL_SHARD_NO_RANK where all have left. */
 uint32_t asked(const proc_t *p, const part_t *part, const kvcl_key_t *key)
 {
     bool                   reads_old = part->moving && !part->switched && (broken != BREAK_ASK_NEW);
@@ -310,7 +310,7 @@ uint32_t asked(const proc_t *p, const part_t *part, const kvcl_key_t *key)
                                                  : kvcl_shard_home(map, key);
     uint32_t               backup    = kvcl_shard_backup(map, key);
 
-    return (kvcl_rankset_has(&p->failed, home) && (backup != KVCL_SHARD_NO_RANK)) ? backup : home;
+    return ((backup != KVCL_SHARD_NO_RANK) && kvcl_rankset_has(&p->failed, home)) ? backup : home;
 }
 
 /* lease: it has one now. */
