@@ -113,12 +113,14 @@ static bool until(ncclComm_t comm, const _Atomic unsigned *count, unsigned least
     return !comm->aborted;
 }
 
-#define REDUCE(_type)                                                                                                  \
+/* Sums and products are computed in _wide: those of integers wrap, as on a device. */
+#define REDUCE(_type, _wide)                                                                                           \
     do {                                                                                                               \
         const _type *x = from;                                                                                         \
         _type       *y = to;                                                                                           \
         for (i = 0; i < n; ++i) {                                                                                      \
-            y[i] = (op == ncclSum) ? (_type)(y[i] + x[i]) : (op == ncclProd) ? (_type)(y[i] * x[i])                    \
+            y[i] = (op == ncclSum) ? (_type)((_wide)y[i] + (_wide)x[i])                                                \
+                   : (op == ncclProd) ? (_type)((_wide)y[i] * (_wide)x[i])                                             \
                    : (op == ncclMax) ? ((x[i] > y[i]) ? x[i] : y[i]) : ((x[i] < y[i]) ? x[i] : y[i]);                  \
         }                                                                                                              \
     } while (0)
@@ -135,13 +137,13 @@ static void reduce(void *to, const void *from, uint64_t n, int type, int op)
 
     switch (type) {
     case ncclInt32:
-        REDUCE(int32_t);
+        REDUCE(int32_t, uint32_t);
         break;
     case ncclUint32:
-        REDUCE(uint32_t);
+        REDUCE(uint32_t, uint32_t);
         break;
     case ncclFloat32:
-        REDUCE(float);
+        REDUCE(float, float);
         break;
     default: /* the tests take no other type */
         abort();
