@@ -2,6 +2,7 @@
 # Collectives, also with each algorithm forced; then ranks that die.
 #   gate   all cases alone, on 2 ranks and on 3 over each path; each algorithm over one path; deaths on 3 ranks
 #   night  also all cases on 1, 2, 4 and 7 ranks, 7 over TCP too; each algorithm over each path; a death on 6 ranks
+# TEST_TIMEOUT: 900
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi

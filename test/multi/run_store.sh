@@ -2,6 +2,7 @@
 # The store, by shared memory; STORE_PATHS names other paths. TEST_SEED=N replays.
 #   gate   all tests once: on 4 ranks by shared memory, on 2 by TCP; also those that need another number of ranks
 #   night  all tests on 1, 2 and 4 ranks, most on 7
+# TEST_TIMEOUT: 1800
 set -eu
 program=store
 . "$(dirname "$0")/seeded.sh"

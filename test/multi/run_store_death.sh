@@ -2,6 +2,7 @@
 # One of two holders of every block is killed, or stopped, while ranks get: by shared memory and by TCP.
 #   gate   each case over one of the two
 #   night  each case over both; with the thread sanitizer, which is slow, as in the gate
+# TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
 tmp=$(mktemp -d)
@@ -22,7 +23,7 @@ for path in auto tcp; do
       esac
     fi
     echo "-- KVCL_PATH=$path"
-    if KVCL_PATH=$path KVCL_NET=lo timeout -k 10 100 "$top_builddir/test/multi/store_death" 4 "$what"; then
+    if KVCL_PATH=$path KVCL_NET=lo timeout -k 10 300 "$top_builddir/test/multi/store_death" 4 "$what"; then
       passed=$((passed + 1))
     else
       failed=$((failed + 1))
