@@ -50,7 +50,7 @@ static void put_and_stop(kvcl_store_h store, kvcl_cache_h cache, bool others)
         ids[i] = (uint32_t)i;
     }
     params.copies     = copies;
-    params.timeout_ns = 20ull * 1000000000;
+    params.timeout_ns = 120ull * 1000000000; /* sanitizers are slow */
     KVCL_TRY(kvcl_store_put(store, keys, BLOCKS, cache, ids, &params, &req));
     do {
         KVCL_TRY(kvcl_store_where(store, keys, BLOCKS, places, sizeof(places[0]), NULL));
