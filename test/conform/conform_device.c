@@ -9,6 +9,7 @@
 #include "conform.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -392,16 +393,23 @@ static void a_rank_dies(cf_t *cf)
 static fake_nccl_set_fn_t   nccl_set;
 static fake_nccl_count_fn_t nccl_count;
 
+static void find_nccl(void)
+{
+    void *handle = dlopen("libnccl.so.2", RTLD_NOW);
+
+    *(void **)&nccl_set   = (handle != NULL) ? dlsym(handle, "fake_nccl_set") : NULL;
+    *(void **)&nccl_count = (handle != NULL) ? dlsym(handle, "fake_nccl_count") : NULL;
+}
+
 /* Is it the one that run_nccl.sh has put there, and do these ranks use it? */
 static bool has_fake_nccl(cf_t *cf)
 {
-    void *handle = (getenv("CF_NCCL") != NULL) ? dlopen("libnccl.so.2", RTLD_NOW) : NULL;
+    static pthread_once_t once = PTHREAD_ONCE_INIT; /* ranks may be threads */
 
-    if (handle == NULL) {
+    if (getenv("CF_NCCL") == NULL) {
         return false;
     }
-    *(void **)&nccl_set   = dlsym(handle, "fake_nccl_set");
-    *(void **)&nccl_count = dlsym(handle, "fake_nccl_count");
+    pthread_once(&once, find_nccl);
     CF_CHECK(cf, (nccl_set != NULL) && (nccl_count != NULL) && (gpu_open(true) == NULL));
     nccl_set(FAKE_NCCL_WORKS);
     return cf->procs || (cf->size <= 2); /* threads share two devices */
