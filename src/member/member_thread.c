@@ -311,7 +311,6 @@ static void *run(void *arg)
     bool               over;
 
     room->since_ns    = kvcl_now_ns();
-    kvcl_host_id(room->host);
     kvcl_member_clean_later(room, room->since_ns);
     room->ask.on_page = on_page;
     room->ask.arg     = room;
@@ -338,6 +337,7 @@ kvcl_status_t kvcl_member_thread_start(kvcl_member_room_t *room)
     int err;
 
     kvcl_member_clean_where(room);
+    kvcl_host_id(room->host);
     room->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (room->wake_fd < 0) {
         return kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot make the descriptor of the thread for views");
