@@ -227,8 +227,8 @@ static void puts_that_are_not_served(cf_t *cf)
     uint64_t   before = refused(cf), i;
     kvcl_req_h req;
 
-    cf_fence(cf);
     memset(mem.addr, 1, LEN);
+    cf_fence(cf);
     if (cf->rank != VICTIM) { /* connected, and the victim's memory is not mapped anywhere */
         CF_OK(cf, kvcl_put_bytes(mem.of[VICTIM], 0, mem.addr, 1, NULL, &req));
         CF_OK(cf, cf_end(cf, req));
