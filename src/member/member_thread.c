@@ -233,8 +233,7 @@ static void begin(kvcl_member_room_t *room, uint64_t now_ns)
 /* Lock held. @return when to tick again. */
 static uint64_t tick(kvcl_member_room_t *room)
 {
-    const uint64_t beat_ns = room->times.detect.beat_ns;
-    uint64_t       now_ns, rest_ns = beat_ns / 2;
+    uint64_t now_ns, rest_ns = room->times.detect.beat_ns / 2;
 
     kvcl_assert_locked(room->ctx);
     kvcl_engine_poll_messages(room->ctx);
@@ -254,7 +253,7 @@ static uint64_t tick(kvcl_member_room_t *room)
         begin(room, now_ns);
         kvcl_joins_tick(room, now_ns);
         kvcl_joiner_tick(room, now_ns);
-        if (now_ns - room->again_ns >= AGAIN_BEATS * beat_ns) {
+        if (now_ns - room->again_ns >= AGAIN_BEATS * room->times.detect.beat_ns) {
             room->again_ns = now_ns;
             kvcl_member_recover_again(room);
         }
@@ -266,8 +265,7 @@ static uint64_t tick(kvcl_member_room_t *room)
             rest_ns = KVCL_TICK_NS;
         }
     }
-    /* Ranks of one host tick together: beats of several arrive in one wake-up of their receiver. */
-    return (rest_ns == beat_ns / 2) ? now_ns - (now_ns % rest_ns) + rest_ns : now_ns + rest_ns;
+    return now_ns + rest_ns;
 }
 
 /* No lock held. Until that time, or until somebody has ended, or seems to. */

@@ -390,7 +390,7 @@ void kvcl_views_tick(kvcl_views_t *views, uint64_t now_ns)
         return;
     }
     listen(views, now_ns);
-    if (now_ns - views->beat_ns >= views->times.detect.beat_ns / 4 * 3) { /* a tick may be a little early: two a beat */
+    if (now_ns - views->beat_ns >= views->times.detect.beat_ns) {
         send_beats(views, now_ns);
     }
     kvcl_accept_tick(views, now_ns);
