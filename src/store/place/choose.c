@@ -17,8 +17,8 @@ static bool is_place(const struct kvcl_store *store, uint32_t rank, uint64_t byt
            !kvcl_store_suspects(store, rank) && !store->ranks[rank].fresh && !kvcl_views_leaves(store, rank);
 }
 
-/* Where maps follow views: does a member not answer that could take copies? The next view has it no more, or it answers
- * again. Until then no rank may tell whether it is the others that are gone, or itself. */
+/* With views: could this member take copies, if it answered? It answers again, or the next view excludes it. Until then
+ * this rank does not know whether the other one is gone or it was excluded itself. */
 static bool is_awaited(const struct kvcl_store *store, uint32_t rank, uint64_t bytes)
 {
     return (store->views != NULL) && (rank != store->me) && (store->views->moves.ranks[rank].incarnation != 0) &&
