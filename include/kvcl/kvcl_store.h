@@ -295,8 +295,8 @@ KVCL_API kvcl_status_t kvcl_store_get_part(kvcl_store_h store, const kvcl_key_t 
  * have two homes (replicas of 2 or more) one home suffices: a silent home is notified when it replies again. A block of
  * two copies is found after any one rank has failed, if both homes replied. If one was silent and the other one fails
  * before the silent one has replied again, the block is absent until it replies. Suspected ranks get no copies. With
- * fewer than R ranks there are as many copies as ranks. With views (KVCL_VIEWS) a put waits until all members reply or
- * are excluded. It fails with KVCL_ERR_NO_QUORUM without a quorum, with KVCL_ERR_STALE if this rank is excluded.
+ * fewer than R ranks there are as many copies as ranks. With views (KVCL_VIEWS) a put waits for the homes and members
+ * that it needs. It ends with KVCL_ERR_NO_QUORUM without a quorum, with KVCL_ERR_STALE if this rank is excluded.
  *
  * With KVCL_PUT_STAYS and R of 2 or more, the first of the other ranks fetches the blocks from the caller's cache while
  * this rank copies them into its pool. Those that the pool lacks must then not be published, and each may stand in the
