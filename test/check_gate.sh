@@ -99,6 +99,10 @@ bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
   programs test/guest/run_one.sh" >"$tmp/out"
 is "what a file names that a script sources is built, too" \
   eval 'says " test/conform/conform_rma " && says " test/multi/values "'
+bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
+  programs test/multi/run_views.sh test/multi/run_coll.sh" >"$tmp/out"
+is "what a script names by a folder that a variable has is built, too" \
+  eval 'says "^test/multi/coll test/multi/coll_data .* test/multi/slots test/multi/views $"'
 fakes='fails fake'
 is "a phase beside the others counts" run 1 beside=fails NAMED=test/unit/good.sh
 is "with their counts" ends_with '2 passed, 4 failed, 0 skipped'

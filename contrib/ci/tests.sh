@@ -45,14 +45,14 @@ tests() {
 }
 
 # programs TEST...: the test programs that these need: the tests that are no scripts, and the programs that scripts
-# and what they source from this tree name.
+# and what they source from this tree name. A script names one where its path stands whole, after $top_builddir/ or after
+# a variable that is set to a folder there; where it makes the name at run time, a line that begins with ":" does.
 programs() {
   local t p
   for t in "$@"; do
     case $t in
       *.sh)
-        for p in $(cd "$top" && sed -n 's|^\. "\${top_srcdir:?}/\([^"]*\)"$|\1|p' "$t" |
-          xargs grep -ohE '\$top_builddir/(test|contrib)/[A-Za-z0-9_/]+' "$t"); do
+        for p in $(script_text "$t" | grep -oE '\$top_builddir/(test|contrib)/[A-Za-z0-9_/]+'); do
           p=${p#*/}
           [ ! -e "$top/$p.c" ] || echo "$p"
         done
@@ -60,6 +60,15 @@ programs() {
       *) echo "$t" ;;
     esac
   done | sort -u | tr '\n' ' '
+}
+
+# script_text SCRIPT: its lines, and those of what it sources from this tree, with variables of folders of the build
+# resolved.
+script_text() {
+  local text folders
+  text=$(cd "$top" && sed -nE 's,^\. "\$(top_srcdir|\{top_srcdir:\?\})/([^"]*)"$,\2,p' "$1" | xargs cat "$1")
+  folders=$(sed -nE 's,^([a-z_]+)=(\$top_builddir/(test|contrib)/[A-Za-z0-9_/]+).*,s|\\$\1/|\2/|g,p' <<<"$text")
+  sed "$folders" <<<"$text"
 }
 
 # night_only DIR: names the build's tests that the gate leaves out.

@@ -5,15 +5,20 @@
 # TEST_TIMEOUT: 900
 set -eu
 : "${top_builddir:?}"
-wires=aead programs="rma vec msg fence unsent death"
+conform=$top_builddir/test/conform
+wires=aead
+set -- "$conform/conform_rma" "$conform/conform_vec" "$conform/conform_msg" "$conform/conform_fence" \
+  "$conform/conform_unsent" "$conform/conform_death"
 if [ "${TEST_RING:-gate}" = night ] && [ "${TEST_SANITIZE:-no}" != thread ]; then
   wires="aead ucx"
-  programs="rma vec msg fence unsent death ctx req callback prepare fork loop layers layers_stop tokens stream latency \
-    gpu lies flood"
+  set -- "$@" "$conform/conform_ctx" "$conform/conform_req" "$conform/conform_callback" "$conform/conform_prepare" \
+    "$conform/conform_fork" "$conform/conform_loop" "$conform/conform_layers" "$conform/conform_layers_stop" \
+    "$conform/conform_tokens" "$conform/conform_stream" "$conform/conform_latency" "$conform/conform_gpu" \
+    "$conform/conform_lies" "$conform/conform_flood"
 fi
 for wire in $wires; do
-  for program in $programs; do
-    echo "== conform_$program over $wire"
-    KVCL_WIRE=$wire "$top_builddir/test/conform/conform_$program" tcp
+  for program in "$@"; do
+    echo "== ${program##*/} over $wire"
+    KVCL_WIRE=$wire "$program" tcp
   done
 done

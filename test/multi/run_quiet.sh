@@ -8,8 +8,8 @@ trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 unset UCX_LOG_LEVEL UCX_LOG_FILE KVCL_LOG
 failed=0
-for program in conform_ctx conform_death; do
-  "$top_builddir/test/conform/$program" >"$tmp/out" 2>&1 || echo "$program failed; only its output is looked at here"
+for program in "$top_builddir/test/conform/conform_ctx" "$top_builddir/test/conform/conform_death"; do
+  "$program" >"$tmp/out" 2>&1 || echo "${program##*/} failed; only its output is looked at here"
   if grep -E 'UCX +(ERROR|WARN|DIAG)' "$tmp/out"; then
     failed=$((failed + 1))
   fi

@@ -4,7 +4,7 @@
 #   night  all tests on 1, 2 and 4 ranks, most on 7
 # TEST_TIMEOUT: 1800
 set -eu
-program=store
+program=$top_builddir/test/multi/store
 . "$(dirname "$0")/seeded.sh"
 
 few=

@@ -5,7 +5,7 @@
 # Either also on one rank with every put past the caches.
 # A holder of values is killed over both paths in either.
 set -eu
-program=values
+program=$top_builddir/test/multi/values
 . "$(dirname "$0")/seeded.sh"
 
 [ "${TEST_SANITIZE:-no}" = no ] || export VALUES_SMALL=1 # 70 MiB are left out

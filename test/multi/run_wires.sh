@@ -6,7 +6,6 @@
 # TEST_SEED=N replays. At night only; with the address sanitizer over aead alone.
 # TEST_TIMEOUT: 1800
 set -eu
-program=store
 . "$(dirname "$0")/seeded.sh"
 : "${top_srcdir:?}"
 
@@ -41,11 +40,11 @@ check() {
 for KVCL_WIRE in $wires; do
   export KVCL_WIRE
   echo "== KVCL_WIRE=$KVCL_WIRE"
-  program=store
+  program=$top_builddir/test/multi/store
   run 2 tcp
   (export KVCL_STORE_HOT=3 && run 2 tcp hot)
   (export KVCL_STORE_HEDGE=100us && run 4 tcp evict reuse)
-  program=values
+  program=$top_builddir/test/multi/values
   run 4 tcp
   (
     KVCL_PATH=tcp KVCL_NET=lo

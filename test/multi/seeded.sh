@@ -1,7 +1,8 @@
-# Sourced, with program set. run N PATH TEST... starts it under mpirun with a seed, another one each time; TEST_SEED=N
-# replays (contrib/check sets it). No TEST means all. total, which a script calls last, prints the counts of all runs. A
-# failed run ends the script with these counts. A rank's stderr goes into a file of its own, which is printed after the
-# run, since mpirun may drop the last lines of a failing rank. The file has the status of a failing rank.
+# Sourced, with program set, the path of one. run N PATH TEST... starts it under mpirun with a seed, another one each
+# time; TEST_SEED=N replays (contrib/check sets it). No TEST means all. total, which a script calls last, prints the
+# counts of all runs. A failed run ends the script with these counts. A rank's stderr goes into a file of its own, which
+# is printed after the run, since mpirun may drop the last lines of a failing rank. The file has the status of a failing
+# rank.
 : "${top_builddir:?}"
 command -v mpirun >/dev/null 2>&1 || { echo "SKIP: no mpirun (Debian: openmpi-bin)"; exit 77; }
 seed=${TEST_SEED:-$(date +%s)}
@@ -32,7 +33,7 @@ run() {
   net=
   [ "$path" != tcp ] || net=lo
   {
-    KVCL_PATH=$path KVCL_NET=$net mpirun -n "$n" "$runs/rank" "$top_builddir/test/multi/$program" --seed "$seed" "$@" &&
+    KVCL_PATH=$path KVCL_NET=$net mpirun -n "$n" "$runs/rank" "$program" --seed "$seed" "$@" &&
       rm "$runs/failed"
   } | tee -a "$runs/log"
   rank_errors
