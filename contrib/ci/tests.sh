@@ -79,7 +79,16 @@ night_only() {
   echo "in the night only: $left"
 }
 
-# make_check DIR TEST...: build the test programs, then run the tests, CI_LANES at a time (default: one per core). With
+# lanes: how many tests run at a time, CI_LANES if set. Tests of deaths and deadlines mostly wait, so the night runs two
+# per core.
+lanes() {
+  case $TEST_RING in
+    night) echo "${CI_LANES:-$((2 * jobs))}" ;;
+    *) echo "${CI_LANES:-$jobs}" ;;
+  esac
+}
+
+# make_check DIR TEST...: build the test programs, then run the tests, as many at a time as lanes() says. With
 # $only_needed set only the test programs that TEST... need are built. With form=gate the tests run in their short form.
 make_check() {
   local dir=$1 log=$1/make-check.out status=0 failed only=()
@@ -87,7 +96,7 @@ make_check() {
   [ -z "${only_needed-}" ] || only=(check_PROGRAMS="$(programs "$@")")
   make -C "$dir" --no-print-directory -j"$jobs" "${only[@]}" check-programs || return
   find "$dir" -name '*.trs' -delete # of an earlier run
-  TEST_RING=${form:-$TEST_RING} make -C "$dir" --no-print-directory -j"${CI_LANES:-$jobs}" "${only[@]}" check \
+  TEST_RING=${form:-$TEST_RING} make -C "$dir" --no-print-directory -j"$(lanes)" "${only[@]}" check \
     TESTS="$*" >"$log" 2>&1 || status=$?
   cat "$log"
   slowest "$dir"
