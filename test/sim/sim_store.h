@@ -82,6 +82,7 @@ typedef struct part {
     leaving_t         leaving;
     bool              sure;     /* some rank has taken it, or knows that it leaves */
     uint32_t          answered; /* bits: slots that have */
+    uint32_t          absent;   /* bits: slots whose last answer is that they have no store */
     uint32_t          fresh;    /* bits: ranks that have come, until their shards have moved: no copies go there */
     uint64_t          round_at, say_at;
     unsigned          handed;   /* keys below it, in this view */

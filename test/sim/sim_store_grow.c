@@ -8,7 +8,7 @@
 
 /* ---- what is asked ---- */
 
-/* Posts one to each rank that is to answer still. Returns how many these are. */
+/* Posts one to each rank that is to answer still. Returns how many of these have the store, as far as it knows. */
 static unsigned ask_round(proc_t *p, kind_t kind, unsigned flags, bool all_members)
 {
     part_t   *part = &parts[index_of(p)];
@@ -24,7 +24,7 @@ static unsigned ask_round(proc_t *p, kind_t kind, unsigned flags, bool all_membe
         if (!is || (slot == p->slot) || has_failed(p, slot) || ((part->answered >> slot) & 1)) {
             continue;
         }
-        ++n;
+        n += ((part->absent >> slot) & 1) ^ 1;
         if (due) {
             mail       = post(p, slot, kind);
             mail->step = flags;
@@ -50,7 +50,7 @@ static void come(proc_t *p)
         }
     }
     part->stage    = COMES;
-    part->answered = 0;
+    part->answered = part->absent = 0;
     part->sure     = false;
     move(p, true);
 }
@@ -66,7 +66,7 @@ void grow(proc_t *p)
             come(p);
         } else { /* the others have all gone */
             part->stage    = ASKS;
-            part->answered = 0;
+            part->answered = part->absent = 0;
         }
     }
     leave(p);
@@ -169,21 +169,24 @@ static kvcl_status_t take(proc_t *p, const proc_t *from, unsigned flags)
 
 static void take_reply(proc_t *p, const mail_t *mail)
 {
-    part_t       *part = &parts[index_of(p)];
-    const proc_t *from = &sim.procs[mail->from];
+    part_t         *part = &parts[index_of(p)];
+    const proc_t   *from = &sim.procs[mail->from];
+    const uint32_t bit   = UINT32_C(1) << from->slot;
 
     if (mail->kind == MAIL_ASK_REPLY) {
         part->stage = ((part->stage == ASKS) && (mail->status == KVCL_OK)) ? IS_TAKEN : part->stage;
         return;
     }
-    if (((mail->status != KVCL_OK) && (mail->status != KVCL_ERR_NOT_FOUND)) || (mail->id != part->stage)) {
-        return; /* not yet, or of a round before */
+    if (mail->id != part->stage) {
+        return; /* of a round before */
     }
-    part->sure = part->sure || ((mail->status == KVCL_OK) && ((mail->step & SURE) || (broken == BREAK_SURE_OF_NONE)));
-    if (part->sure || (mail->status != KVCL_OK)) {
-        part->answered |= UINT32_C(1) << from->slot;
+    part->absent = (mail->status == KVCL_ERR_NOT_FOUND) ? part->absent | bit : part->absent & ~bit;
+    if (mail->status != KVCL_OK) {
+        return;
     }
-    if ((part->stage == IS_TAKEN) && (mail->status == KVCL_OK)) {
+    part->sure      = part->sure || (mail->step & SURE) || (broken == BREAK_SURE_OF_NONE);
+    part->answered |= part->sure ? bit : 0;
+    if (part->stage == IS_TAKEN) {
         part->ranks[from->slot].incarnation = (uint16_t)from->incarnation;
         part->ranks[from->slot].leaves      = (mail->step & LEAVES) != 0;
     }

@@ -140,12 +140,14 @@ static kvcl_status_t meet(kvcl_store_h store, uint32_t rank, const kvcl_part_t *
 }
 
 /* After a round. *taken_p: some rank that had settled has taken this one. A rank that comes as well knows it then, but
- * nothing of the others. Ranks without the store take no part in it. */
-static kvcl_status_t take_answers(kvcl_rounds_t *rounds, bool *taken_p)
+ * nothing of the others. *open_p: ranks that have the store have not taken this one yet. A rank without it takes no
+ * part in it; as long as rounds go on it is asked again, since it may come as well (part.h). */
+static kvcl_status_t take_answers(kvcl_rounds_t *rounds, bool *taken_p, bool *open_p)
 {
     kvcl_status_t status = KVCL_OK;
     uint32_t      i;
 
+    *open_p = false;
     kvcl_lock(rounds->store->ctx);
     for (i = 0; (i < rounds->store->n_ranks) && (status == KVCL_OK); ++i) {
         kvcl_rounds_rank_t *rank = &rounds->ranks[i];
@@ -161,7 +163,8 @@ static kvcl_status_t take_answers(kvcl_rounds_t *rounds, bool *taken_p)
             status   = meet(rounds->store, i, &rank->part);
             *taken_p = *taken_p || ((rank->part.flags & KVCL_PART_SURE) != 0);
         }
-        rank->over = ((rank->status == KVCL_OK) && *taken_p) || (rank->status == KVCL_ERR_NOT_FOUND);
+        rank->over = (rank->status == KVCL_OK) && *taken_p;
+        *open_p    = *open_p || (!rank->over && (rank->status != KVCL_ERR_NOT_FOUND));
     }
     rounds->store->views->sure = *taken_p;
     kvcl_unlock(rounds->store->ctx);
@@ -172,12 +175,12 @@ static kvcl_status_t be_taken(kvcl_rounds_t *rounds)
 {
     kvcl_part_t   part   = kvcl_grow_part(rounds->store);
     kvcl_status_t status = KVCL_OK;
-    bool          taken  = false;
+    bool          taken  = false, open = true;
 
-    while ((status == KVCL_OK) && (kvcl_rounds_ask(rounds, &part) != 0)) {
-        status      = take_answers(rounds, &taken);
+    while ((status == KVCL_OK) && open && (kvcl_rounds_ask(rounds, &part) != 0)) {
+        status      = take_answers(rounds, &taken, &open);
         part.flags |= taken ? KVCL_PART_SURE : 0u;
-        if ((status == KVCL_OK) && !kvcl_rounds_pause(rounds)) {
+        if ((status == KVCL_OK) && open && !kvcl_rounds_pause(rounds)) {
             if (open_rank(rounds) != rounds->store->n_ranks) {
                 return late(rounds, "has not taken this one into the store");
             }

@@ -10,10 +10,14 @@
  *                                           KVCL_ERR_BUSY: shards still move, or it does not know the process yet
  *
  * A rank takes another one when it has settled, or (KVCL_PART_SURE) when some rank that had settled has: dir/moves.h
- * says why. The rank that comes begins its first move when all have taken it; they list their records at it as they do
- * at any new home. Its open ends when that move is over: only then does it look up, put or get. No copies are placed in
- * its pool before. It leaves in the same way (KVCL_PART_LEAVES): it keeps its blocks and its lookups, and gives up its
- * shards. If all ranks leave, each keeps its own, and hands nothing over.
+ * says why. A rank that comes asks those without the store again in each round. One of them may come as well, meet the
+ * first, and be taken before it. Its set then has the first, and that of the others has not: no move ends, and no rank
+ * takes the first until it has heard from the second that it is sure.
+ *
+ * The rank that comes begins its first move when all have taken it; they list their records at it as they do at any new
+ * home. Its open ends when that move is over: only then does it look up, put or get. No copies are placed in its pool
+ * before. It leaves in the same way (KVCL_PART_LEAVES): it keeps its blocks and its lookups, and gives up its shards.
+ * If all ranks leave, each keeps its own, and hands nothing over.
  *
  * Owns nothing. Locks: as stated.
  */

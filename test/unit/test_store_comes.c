@@ -1,0 +1,178 @@
+/*
+ * A rank that comes to an open store (store/grow/come.c) asks a rank without the store again: it may come as well, and
+ * then be the only one that can take the first. Three ranks of one process with views; the test sets what they know.
+ */
+#include "config.h"
+#include "base/clock.h"
+#include "store/grow/rounds.h"
+#include "store/home/follow_views.h"
+#include "store/home/ranks.h"
+#include "store/home/rpc_kind.h"
+#include "test/board.h"
+#include <kvcl/kvcl_recover.h>
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define LONG_NS      (60 * KVCL_NS_PER_SEC)
+#define TAKEN(_call) ck_assert_msg((_call) == KVCL_OK, "%s", kvcl_last_error())
+
+enum { MOVES, COMES, ABSENT, RANKS }; /* MOVES: its shards seem to move, so it takes no rank by itself */
+
+typedef struct rank {
+    kvcl_context_h ctx;
+    kvcl_comm_h    world;
+    kvcl_store_h   store;
+} rank_t;
+
+static rank_t ranks[RANKS];
+
+static kvcl_status_t open_store(rank_t *r, uint64_t flags)
+{
+    kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = 256,
+                             .flags = flags};
+
+    return kvcl_store_open(r->world, &p, &r->store);
+}
+
+static void *begin(void *arg)
+{
+    const int          me    = *(int *)arg;
+    rank_t             *r    = &ranks[me];
+    kvcl_oob_t         oob   = {sizeof(oob), me, RANKS, board_set, board_get, board_fence, arg};
+    kvcl_init_params_t init  = KVCL_INIT_PARAMS_INIT;
+    uint64_t           flags = 1;
+
+    init.oob  = &oob;
+    init.path = "loop";
+    TAKEN(kvcl_init(&init, &r->ctx));
+    TAKEN(kvcl_comm_world(r->ctx, &r->world));
+    TAKEN(kvcl_comm_agree(r->world, &flags, LONG_NS)); /* all have a view */
+    TAKEN(open_store(r, 0));
+    return NULL;
+}
+
+static void *come(void *arg)
+{
+    TAKEN(open_store(&ranks[*(int *)arg], KVCL_STORE_JOIN));
+    return NULL;
+}
+
+static void *end(void *arg)
+{
+    kvcl_store_close(ranks[*(int *)arg].store);
+    kvcl_finalize(ranks[*(int *)arg].ctx);
+    return NULL;
+}
+
+static void all_do(void *(*what)(void *))
+{
+    static int ids[RANKS] = {MOVES, COMES, ABSENT};
+    pthread_t  threads[RANKS];
+    int        i;
+
+    for (i = 0; i < RANKS; ++i) {
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, what, &ids[i]), 0);
+    }
+    for (i = 0; i < RANKS; ++i) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+static void closing(const rank_t *r, bool is)
+{
+    kvcl_lock(r->ctx);
+    r->store->closing = is;
+    kvcl_unlock(r->ctx);
+}
+
+/* Until its shards have moved to the others that are left. */
+static void forget(const rank_t *r, uint32_t rank)
+{
+    kvcl_lock(r->ctx);
+    kvcl_store_rank_failed(r->store, rank);
+    kvcl_unlock(r->ctx);
+    ck_assert(kvcl_rounds_wait_settled(r->store, kvcl_deadline_after(LONG_NS)));
+}
+
+/* The number of the TAKE that asks this rank now; 0: there is none. */
+static uint64_t asks(const rank_t *r, uint32_t rank)
+{
+    kvcl_list_t  *stores;
+    kvcl_store_h store;
+    kvcl_rpc_t   *rpc;
+    uint64_t     id = 0;
+
+    kvcl_lock(r->ctx);
+    stores = &kvcl_store_room(r->ctx)->stores;
+    kvcl_list_foreach (store, stores, struct kvcl_store, link) {
+        kvcl_list_foreach (rpc, &store->op_rpcs, kvcl_rpc_t, link) {
+            id = ((rpc->kind == KVCL_RPC_TAKE) && (rpc->rank == rank)) ? rpc->req.id : id;
+        }
+    }
+    kvcl_unlock(r->ctx);
+    return id;
+}
+
+/* Until a round of TAKE has ended. */
+static void wait_round(const rank_t *r, uint32_t rank)
+{
+    const uint64_t deadline = kvcl_deadline_after(LONG_NS);
+    uint64_t       first    = 0, id = 0;
+
+    while ((id == first) || (first == 0)) {
+        id    = asks(r, rank);
+        first = (first == 0) ? id : first;
+        id    = (id == 0) ? first : id;
+        ck_assert(!kvcl_deadline_passed(deadline));
+        sched_yield();
+    }
+}
+
+START_TEST(a_rank_without_the_store_is_asked_again)
+{
+    const rank_t *moves = &ranks[MOVES], *absent = &ranks[ABSENT];
+    int          me     = COMES;
+    pthread_t    thread;
+
+    all_do(begin);
+    kvcl_store_close(ranks[COMES].store);
+    kvcl_lock(moves->ctx);
+    kvcl_store_rank_failed(moves->store, COMES);
+    kvcl_unlock(moves->ctx);
+    forget(absent, COMES);
+    ck_assert(kvcl_rounds_wait_settled(moves->store, kvcl_deadline_after(LONG_NS)));
+    kvcl_lock(moves->ctx);
+    moves->store->views->over = false;
+    kvcl_unlock(moves->ctx);
+    closing(absent, true); /* it answers as one that has no store */
+    ck_assert_int_eq(pthread_create(&thread, NULL, come, &me), 0);
+    wait_round(&ranks[COMES], MOVES);
+    closing(absent, false); /* and as one that some rank has taken */
+    pthread_join(thread, NULL);
+    kvcl_lock(moves->ctx);
+    ck_assert_uint_ne(moves->store->views->moves.ranks[COMES].incarnation, 0);
+    kvcl_unlock(moves->ctx);
+    all_do(end);
+}
+END_TEST
+
+int main(void)
+{
+    Suite   *suite = suite_create("ranks that come to a store");
+    TCase   *tcase = tcase_create("come");
+    SRunner *runner;
+    int     failed;
+
+    setenv("KVCL_VIEWS", "yes", 1);
+    setenv("KVCL_TIMEOUT", "60", 1);
+    pthread_barrier_init(&board_all, NULL, RANKS);
+    tcase_set_timeout(tcase, 180);
+    tcase_add_test(tcase, a_rank_without_the_store_is_asked_again);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
+}
