@@ -219,6 +219,30 @@ def messages():
         dist.send(torch.tensor([float(RANK)]), 0)
 
 
+def kinds_of_tensors():
+    """Messages of tensors that are not simply their memory."""
+    peer, before = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    for count in (4, 40000):
+        turned = torch.complex(torch.ones(count), torch.arange(count) + float(RANK))
+        given = {
+            "bf16": data(torch.bfloat16, count), "bool": data(torch.bool, count), "learned": torch.ones(count) + RANK,
+            "rows": data(torch.float32, count).view(2, -1).t(), "one": torch.tensor(3.0 + RANK).expand(count),
+            "part": data(torch.int64, 2 * count)[::2], "negative": turned.conj().imag, "complex": turned,
+            "last": turned.conj().imag[:1], "scalar": torch.tensor(5 + RANK),
+        }
+        given["learned"].requires_grad_()
+        for what, x in given.items():
+            boxes = [None] * SIZE
+            dist.all_gather_object(boxes, x.detach().resolve_neg(), group=gloo)
+            y, wide = torch.zeros_like(x.detach()).contiguous(), torch.zeros((*x.shape, 2), dtype=x.dtype)
+            for target in (y, wide[..., 1]):
+                works = [dist.irecv(target, before), dist.isend(x, peer)]
+                for work in works:
+                    work.wait()
+                assert torch.equal(target, boxes[before]), (what, count, target, boxes[before])
+            assert not wide[..., 0].any(), what
+
+
 def objects():
     out = [None] * SIZE
     dist.all_gather_object(out, {"rank": RANK, "text": "x" * RANK * 1000})
@@ -300,7 +324,7 @@ def main():
                             timeout=datetime.timedelta(seconds=50))
     assert dist.get_backend() == "kvcl"
     gloo = dist.new_group(backend="gloo")
-    for part in (reductions, long_ones, movements, exchanges, lists_in_place, messages, objects,
+    for part in (reductions, long_ones, movements, exchanges, lists_in_place, messages, kinds_of_tensors, objects,
                  few_bytes_are_given_at_once, the_rest):
         part()
     dist.barrier()

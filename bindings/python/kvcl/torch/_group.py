@@ -10,7 +10,7 @@ import torch.distributed as dist
 from .. import ANY_SOURCE, Comm, Context, RankFailed, Request
 from ._live import Live, whole
 from ._outbox import Outbox, few
-from ._tensors import bytes_of, handed, one_of, op_of, root_of, stream_of
+from ._tensors import bytes_of, copy_of, one_of, op_of, place_of, root_of, stream_of
 from ._work import Finisher, Message, Work
 
 
@@ -101,7 +101,7 @@ class Group(dist.ProcessGroup):
 
     def _reduce_into(self, source: torch.Tensor, target: torch.Tensor, opts: Any, seconds: float) -> Request[None]:
         same = source is target
-        return self._live.post(Comm.all_reduce, bytes_of(source), op_of(opts), out=None if same else bytes_of(target),
+        return self._live.post(Comm.all_reduce, place_of(source), op_of(opts), out=None if same else place_of(target),
                                dtype="u8" if source.dtype == torch.bool else str(source.dtype), timeout=seconds,
                                stream=stream_of(source))
 
@@ -133,7 +133,7 @@ class Group(dist.ProcessGroup):
         whole = tensor.clone(memory_format=torch.contiguous_format) if copies else self._into(tensor, after)
         if whole is not tensor and not copies:
             whole.copy_(tensor)
-        request = self._live.post(Comm.bcast_bytes, self._live.root(root_of(opts)), bytes_of(whole),
+        request = self._live.post(Comm.bcast_bytes, self._live.root(root_of(opts)), place_of(whole),
                                   timeout=self._limit(opts), stream=stream_of(whole))
         if copies:
             return self._given(request, [tensor])
@@ -221,14 +221,14 @@ class Group(dist.ProcessGroup):
     def _swap(self, given: Sequence[Optional[torch.Tensor]], taken: Sequence[Optional[torch.Tensor]], opts: Any,
               after: List[Callable[[], Any]]) -> Request[None]:
         """Tensors of the host for and from each rank that takes part, in their own memory."""
-        sources = [None if one is None else bytes_of(one.contiguous()) for one in given]
-        targets = [None if one is None else bytes_of(self._into(one, after)) for one in taken]
+        sources = [None if one is None else one.contiguous() for one in given]
+        targets = [None if one is None else self._into(one, after) for one in taken]
         me = self._live.comm.rank
         source, target = sources[me], targets[me]
         if source is not None and target is not None and source.data_ptr() == target.data_ptr():
             sources[me] = targets[me] = None  # it has its own already
-        return self._live.post(Comm.exchange, list(map(handed, sources)), list(map(handed, targets)),
-                               timeout=self._limit(opts))
+        return self._live.post(Comm.exchange, [None if one is None else place_of(one) for one in sources],
+                               [None if one is None else place_of(one) for one in targets], timeout=self._limit(opts))
 
     def _nobody(self) -> List[Optional[torch.Tensor]]:
         return [None] * self._live.comm.size
@@ -238,7 +238,7 @@ class Group(dist.ProcessGroup):
         tensor, parts = one_of(tensors), self._live.pick(outputs[0], "all_gather")
         after: List[Callable[[], Any]] = []
         flat = self._parts(tensor, parts, "all_gather", after)
-        request = self._live.post(Comm.all_gather_into, bytes_of(tensor.contiguous()), bytes_of(flat),
+        request = self._live.post(Comm.all_gather_into, place_of(tensor.contiguous()), place_of(flat),
                                   timeout=self._limit(opts), stream=stream_of(tensor))
         return Work(self, [request], list(outputs[0]), [lambda: self._give(flat, parts), *after])
 
@@ -383,8 +383,8 @@ class Group(dist.ProcessGroup):
     def send(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         given = one_of(tensors)
         copies = few(given)
-        tensor = given.clone(memory_format=torch.contiguous_format) if copies else given.contiguous()
-        request = self.comm.send_bytes(rank, tag & 0xffffffff, handed(bytes_of(tensor)),
+        request = self.comm.send_bytes(rank, tag & 0xffffffff,
+                                       copy_of(given) if copies else place_of(given.contiguous()),
                                        timeout=self._timeout.total_seconds())
         if copies:
             self._outbox.give(request)
@@ -392,7 +392,7 @@ class Group(dist.ProcessGroup):
 
     def recv(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor, after = one_of(tensors), []  # type: ignore[var-annotated]
-        request = self.comm.recv_bytes(rank, tag & 0xffffffff, handed(bytes_of(self._into(tensor, after))),
+        request = self.comm.recv_bytes(rank, tag & 0xffffffff, place_of(self._into(tensor, after)),
                                        timeout=self._timeout.total_seconds())
         return Message(self, [request], [tensor], after)
 

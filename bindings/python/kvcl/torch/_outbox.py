@@ -19,7 +19,7 @@ _all: "weakref.WeakSet[Outbox]" = weakref.WeakSet()
 
 
 def few(tensor: torch.Tensor, times: int = 1) -> bool:
-    return (tensor.device.type == "cpu" and not tensor.is_sparse and
+    return (tensor.is_cpu and not tensor.is_sparse and
             tensor.numel() * tensor.element_size() * times <= FEW)
 
 

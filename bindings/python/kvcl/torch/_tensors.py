@@ -1,5 +1,7 @@
 """What torch gives to a collective: tensors as bytes, options, streams."""
 
+import ctypes
+import functools
 from typing import Any, Sequence
 
 import torch
@@ -45,6 +47,38 @@ def handed(value: Any) -> Any:
     if _numpy is not None and isinstance(value, torch.Tensor) and value.device.type == "cpu":
         return value.numpy()
     return value
+
+
+@functools.lru_cache(64)
+def _bytes_type(size: int) -> Any:
+    return ctypes.c_char * size
+
+
+def _plain_at(tensor: torch.Tensor) -> int:
+    """The address of a tensor of the host whose memory holds its elements in order; else 0."""
+    if (tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.is_neg() and
+            not tensor.is_conj()):
+        return tensor.data_ptr()
+    return 0
+
+
+def copy_of(tensor: torch.Tensor) -> Any:
+    """The bytes of a tensor of the host as they are now, to be handed to the library. It calls no operator of torch
+    where it can: a clone and two views cost more than a message of 8 bytes."""
+    at = _plain_at(tensor)
+    if at:
+        return ctypes.string_at(at, tensor.numel() * tensor.element_size())
+    return handed(bytes_of(tensor.clone(memory_format=torch.contiguous_format)))
+
+
+def place_of(tensor: torch.Tensor) -> Any:
+    """The memory of a contiguous tensor, to be handed to the library, which reads or writes it."""
+    at = _plain_at(tensor)
+    if not at:
+        return handed(bytes_of(tensor))
+    place = _bytes_type(tensor.numel() * tensor.element_size()).from_address(at)
+    place.tensor = tensor  # lives as long as its memory is in use
+    return place
 
 
 def stream_of(tensor: torch.Tensor) -> int:

@@ -50,8 +50,11 @@ class Work(dist.Work):
         self._result = result
         self._after = list(after)
         self._keep = keep
-        device = next((tensor.device for tensor in result if tensor.device.type == "cuda"), None)
-        self._post_stream = None if device is None else torch.cuda.current_stream(device)
+        self._post_stream: Optional[torch.cuda.Stream] = None
+        for tensor in result:
+            if tensor.is_cuda:
+                self._post_stream = torch.cuda.current_stream(tensor.device)
+                break
         self._lock = threading.Lock()
         self._over = False
         self._error: Optional[BaseException] = None
