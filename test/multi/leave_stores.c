@@ -5,8 +5,8 @@
  *
  * all      all ranks of a store leave at once: nobody is left to have their shards, and none waits for that
  * struck   two ranks leave, and the one that stays is killed meanwhile
- * closed   one of three stores is closed while the rank hands it over and drains it, and another rank is silent: it is
- *          freed soon, the drain fails, and the other two are handed over all the same
+ * closed   one of three stores is closed while the rank hands it over and drains it, and another rank is silent: both
+ *          end, so that the close does not give up, the drain fails, and the other two are handed over all the same
  * early    before the ranks have met: an error, and the rank stays
  * full     the others have no room: an error with numbers, also if time runs out as they are counted; the rank stays,
  *          has shards again, takes blocks of others, and may try again
@@ -192,28 +192,25 @@ static void *drain_closed(void *arg)
     return NULL;
 }
 
-/* The thread that leaves has asked the two others to take the shards of the first store. A close waits for operations
- * for 5 s, and then says that there are some still. */
+/* The thread that leaves has asked the two others to take the shards of the first store. A close ends the operations
+ * of other threads; where some do not end, it fails with a sentence. */
 static void close_asked(rank_t *r, uint64_t before)
 {
     const uint64_t begun_ns = kvcl_now_ns();
     pthread_t      thread;
-    uint64_t       ns;
 
     while ((operations(r) < before + RANKS - 1) && (kvcl_now_ns() - begun_ns < WAIT_NS)) {
         usleep(500);
     }
     pthread_create(&thread, NULL, drain_closed, r);
     wait_drained(r, r->stores[0]);
-    ns = kvcl_now_ns();
     kvcl_store_close(r->stores[0]);
-    ns = kvcl_now_ns() - ns;
-    pthread_join(thread, NULL);
-    r->stores[0] = NULL;
-    if ((ns > WAIT_NS / 20) || (strstr(kvcl_last_error(), "kvcl_store_close") != NULL)) {
-        fprintf(stderr, "rank 1: a close took %llu ms: %s\n", (unsigned long long)ns / 1000000, kvcl_last_error());
+    if (strstr(kvcl_last_error(), "kvcl_store_close") != NULL) {
+        fprintf(stderr, "rank 1: a close leaves operations in flight: %s\n", kvcl_last_error());
         atomic_store(&shared->wrong, 1);
     }
+    pthread_join(thread, NULL);
+    r->stores[0] = NULL;
 }
 
 /* Rank 1 leaves. Rank 2 is stopped, so that the first store's shards do not move, until rank 1 has closed that one. */

@@ -15,27 +15,43 @@
 #include <sys/mman.h>
 
 enum { RANKS = 3, BLOCKS = 64, BLOCK = 4 << 20, LONG_MS = 60000, TRIES = 5 };
-enum { HEDGE_MS = 100, SILENT_MS = 12 * HEDGE_MS }; /* suspected after five hedges */
+enum { HEDGE_MS = 100, SILENT_MS = 12 * HEDGE_MS }; /* its store suspects a rank after five hedges */
 
 typedef struct shared {
     _Atomic pid_t pids[RANKS];
     _Atomic bool  excluded;    /* rank 1 has a view without rank 0 */
+    _Atomic bool  suspected;   /* rank 0 has suspected both others */
     _Atomic bool  open;        /* the put had not ended when its rank was stopped */
     _Atomic int   status, few; /* of the put; how many blocks it says it has made in one copy */
 } shared_t;
 
 static shared_t *s;
 
-static void stop_others(void)
+/* Until this rank suspects both. KVCL_SUSPECT is more than twice what its store waits for a silent rank. */
+static void stop_others(kvcl_context_h ctx)
 {
+    kvcl_event_t event            = KVCL_EVENT_INIT;
+    bool         suspected[RANKS] = {false};
+    int          i;
+
     kill(s->pids[1], SIGSTOP);
     kill(s->pids[2], SIGSTOP);
-    usleep(SILENT_MS * 1000);
+    while (!suspected[1] || !suspected[2]) { /* the alarm of each process bounds it */
+        if (kvcl_event_next(ctx, &event) != KVCL_OK) {
+            usleep(1000);
+            continue;
+        }
+        for (i = 1; i < RANKS; ++i) {
+            suspected[i] = (kvcl_event_has(&event, i) && (event.type == KVCL_EVENT_SUSPECT)) ||
+                           (suspected[i] && !(kvcl_event_has(&event, i) && (event.type == KVCL_EVENT_ALIVE_AGAIN)));
+        }
+    }
+    s->suspected = true;
     kill(s->pids[1], SIGCONT);
     kill(s->pids[2], SIGCONT);
 }
 
-static void put_and_stop(kvcl_store_h store, kvcl_cache_h cache, bool others)
+static void put_and_stop(kvcl_context_h ctx, kvcl_store_h store, kvcl_cache_h cache, bool others)
 {
     static kvcl_key_t          keys[BLOCKS];
     static uint32_t            ids[BLOCKS];
@@ -60,7 +76,7 @@ static void put_and_stop(kvcl_store_h store, kvcl_cache_h cache, bool others)
     } while (listed < BLOCKS);
     s->open = (kvcl_req_test(req) == KVCL_INPROGRESS);
     if (others) {
-        stop_others();
+        stop_others(ctx);
     } else {
         raise(SIGSTOP);
     }
@@ -88,7 +104,7 @@ static int live(const void *arg, int rank)
     KVCL_TRY(kvcl_cache_create(ctx, "c", &layout, NULL, &cache));
     KVCL_TRY(kvcl_store_open(world, &params, &store));
     if (rank == 0) {
-        put_and_stop(store, cache, *(const bool *)arg);
+        put_and_stop(ctx, store, cache, *(const bool *)arg);
     }
     while (s->status == KVCL_INPROGRESS) {
         s->excluded = s->excluded || ((rank == 1) && (kvcl_comm_view(world) > 1));
@@ -114,7 +130,7 @@ static bool run(bool others)
     for (i = 0; i < RANKS; ++i) {
         right = rank_ends_well(pids[i]) && right;
     }
-    right = right && (s->excluded != others) &&
+    right = right && (s->excluded != others) && (s->suspected == others) &&
             (((s->status == KVCL_OK) && (s->few == 0)) || (!others && (s->status == KVCL_ERR_STALE)));
     printf("%s %s: the put was %s; it ends with %s, %d of %d blocks in one copy\n", right ? "ok" : "WRONG",
            others ? "others" : "self", s->open ? "under way" : "over", kvcl_status_name((kvcl_status_t)s->status),
@@ -131,6 +147,8 @@ int main(void)
     s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     snprintf(text, sizeof(text), "%dms", HEDGE_MS);
     setenv("KVCL_STORE_HEDGE", text, 1);
+    snprintf(text, sizeof(text), "%dms", SILENT_MS);
+    setenv("KVCL_SUSPECT", text, 1);
     setenv("KVCL_PATH", "tcp", 1); /* the bytes are sent by the rank that puts */
     for (n = 0; n < 2; ++n) {
         set_views((n == 0) ? STOPPED_MS : PATIENT_MS);
