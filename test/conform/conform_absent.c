@@ -1,7 +1,8 @@
 /*
  * Plain bytes in memory that the other side cannot simply read or write: pages of the sender that are absent, or that
- * nobody resolves (userfaultfd), a buffer that is unmapped before it is sent, a receive buffer that is read-only. Each
- * is one operation's affair: it gets the right bytes or an error, and all other traffic goes on.
+ * nobody resolves (userfaultfd), a buffer that is unmapped before it is sent, a receive buffer that is read-only, bytes
+ * that may be the sender's again. Each is one operation's affair: it gets the right bytes or an error, and all other
+ * traffic goes on.
  */
 #include "conform.h"
 
@@ -243,6 +244,42 @@ static void untouched_pieces(cf_t *cf)
     munmap(in, LEN);
 }
 
+/* ---------------------------------------------------------------- bytes that may be the sender's again */
+
+/* A send that stops counts for all that the sender has offered before: bytes that were read where they lie are dropped,
+ * and arrive in messages. What it offers later is read again. */
+static void stopped_another(cf_t *cf)
+{
+    char       *buf   = map(cf);
+    uint64_t   before = 0;
+    kvcl_req_h req    = NULL, other;
+    int        i;
+
+    connect_all(cf);
+    for (i = 0; i < 2; ++i) {
+        memset(buf, cf->rank, LEN);
+        if (cf->rank == 1) {
+            CF_OK(cf, kvcl_send_bytes(cf->world, 0, TAG, buf, LEN, NULL, &req));
+        }
+        if ((cf->rank == 1) && (i == 0)) {
+            CF_OK(cf, kvcl_send_bytes(cf->world, 0, ECHO, buf, LEN, NULL, &other));
+            kvcl_req_cancel(other);
+            CF_IS(cf, cf_end(cf, other), KVCL_ERR_CANCELED);
+        }
+        cf_fence(cf);
+        if (cf->rank == 0) {
+            before = native_bytes(cf);
+            CF_OK(cf, recv_now(cf, 1, TAG, buf, LEN));
+            CF_CHECK(cf, all_are(buf, 1));
+            CF_CHECK(cf, !cf_may_read(cf, 1) || (native_bytes(cf) - before == ((i == 0) ? 0 : LEN)));
+        } else if (cf->rank == 1) {
+            CF_OK(cf, cf_end(cf, req));
+        }
+        cf_fence(cf);
+    }
+    munmap(buf, LEN);
+}
+
 /* ---------------------------------------------------------------- buffers that are gone, or read-only */
 
 static void unmapped_sender(cf_t *cf)
@@ -338,6 +375,7 @@ static const cf_case_t cases[] = {
     {"unresolved", unresolved, CF_THREE | CF_THREAD | CF_MAPPED},
     {"untouched", untouched, CF_PROCS | CF_MAPPED},
     {"untouched_pieces", untouched_pieces, CF_PROCS | CF_MAPPED},
+    {"stopped_another", stopped_another, CF_PROCS | CF_MAPPED},
     {"unmapped_sender", unmapped_sender, CF_PROCS},
     {"read_only_receiver", read_only_receiver, CF_PROCS},
     {"read_only_middle", read_only_middle, CF_PROCS | CF_MAPPED},
