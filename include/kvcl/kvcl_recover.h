@@ -61,6 +61,7 @@ KVCL_API kvcl_status_t kvcl_comm_is_revoked(kvcl_comm_h comm, int *revoked_p) KV
  * @param [in,out] flags  bits of this rank; on KVCL_OK and KVCL_ERR_RANK_FAILED those of all.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused. After
  *                    KVCL_ERR_TIMED_OUT the next call is the next round: the others must make it too.
+ *                    Where others call a collective of comm instead, both calls wait until their deadlines.
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED (the ranks have agreed, and not all of them have acknowledged all failures of
  *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() instead); KVCL_ERR_NO_QUORUM or
  *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed; NO_QUORUM also in a process that waits

@@ -215,7 +215,8 @@ static kvcl_status_t end(kvcl_member_room_t *room, kvcl_recover_t *recover, uint
         return room->excluded
                    ? kvcl_fail(KVCL_ERR_STALE, "%s: the other ranks have excluded this one", call)
                    : kvcl_fail(quorum ? KVCL_ERR_TIMED_OUT : KVCL_ERR_NO_QUORUM, quorum
-                               ? "%s: not all ranks that are left have called it in the time given"
+                               ? "%s: not all ranks that are left have called it in the time given: all call it, and "
+                                 "collectives of the communicator, in the same order"
                                : "%s: this rank reaches too few others to decide anything", call);
     }
     if (recover->value.call != number) {
