@@ -56,10 +56,11 @@ def _bytes_type(size: int) -> Any:
 
 def _plain_at(tensor: torch.Tensor) -> int:
     """The address of a tensor of the host whose memory holds its elements in order; else 0."""
+    at: int = 0
     if (tensor.is_cpu and tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.is_neg() and
             not tensor.is_conj()):
-        return tensor.data_ptr()
-    return 0
+        at = tensor.data_ptr()
+    return at
 
 
 def copy_of(tensor: torch.Tensor) -> Any:
