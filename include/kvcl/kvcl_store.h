@@ -355,9 +355,9 @@ KVCL_API kvcl_status_t kvcl_store_publish(kvcl_store_h store, const kvcl_key_t *
 KVCL_API kvcl_status_t kvcl_store_withdraw(kvcl_store_h store, kvcl_cache_h cache, const uint32_t *ids, size_t n)
     KVCL_MUST_CHECK;
 
-/** Remove keys everywhere: the directory drops the entries and the holders withdraw the blocks.
- * @return KVCL_OK. Later: KVCL_ERR_TIMED_OUT (the home of some key does not reply: its entries may be found again).
- */
+/** Remove keys everywhere: the directory drops the entries and the holders withdraw the blocks; with KVCL_VIEWS it ends
+ * when they have. @return KVCL_OK. Later: KVCL_ERR_TIMED_OUT (the home of some key, or with views a holder, does
+ * not reply: its entries may be found again). */
 KVCL_API kvcl_status_t kvcl_store_remove(kvcl_store_h store, const kvcl_key_t *keys, size_t n,
                                          const kvcl_xfer_params_t *params, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 

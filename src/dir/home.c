@@ -52,6 +52,23 @@ kvcl_status_t kvcl_home_may_remove(const kvcl_home_t *home, const kvcl_key_t *ke
     return (gone && !no_lease) ? KVCL_ERR_STALE : kvcl_home_may_change(home, key, no_lease);
 }
 
+unsigned kvcl_home_remove(kvcl_home_t *home, const kvcl_key_t *key, bool waits, kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX])
+{
+    unsigned n = kvcl_dir_table_find(home->table, key, locs), kept = 0, i;
+
+    for (i = 0; i < n; ++i) {
+        bool lives = is_live(home, &locs[i]);
+
+        if (!waits || !lives || (locs[i].rank == home->me)) {
+            (void)!kvcl_dir_table_remove(home->table, key, &locs[i]);
+        }
+        if (lives) {
+            locs[kept++] = locs[i];
+        }
+    }
+    return kept;
+}
+
 /* Is a location with this tag listed? */
 static bool is_listed(const kvcl_home_t *home, const kvcl_key_t *key, uint32_t tag)
 {

@@ -15,6 +15,8 @@
  *    home decides; its backup, which may not have the source yet, accepts both.
  *  - A remove deletes exactly the (incarnation, generation) it names. Any rank may send one: a reader
  *    that found a location's generation changed reports it by a remove.
+ *  - Homes are rebuilt from the blocks. So where views change, a removal of a key has ended when the ranks that hold
+ *    it have dropped their blocks, not before (kvcl_home_remove).
  *  - On a view change the home drops locations of ranks that are dead or reincarnated, and of shards
  *    that are no longer its own. So an owner republishes a key when the (home, its incarnation)
  *    changed in ANY view since the acknowledgement, not only between the first and the last: views
@@ -106,6 +108,12 @@ kvcl_status_t kvcl_home_may_change(const kvcl_home_t *home, const kvcl_key_t *ke
  * are with their owners alone, and the removal would miss them: KVCL_ERR_STALE. two: keys have two homes. */
 kvcl_status_t kvcl_home_may_remove(const kvcl_home_t *home, const kvcl_key_t *key, bool no_lease,
                                    bool two) KVCL_MUST_CHECK;
+
+/** Remove a key from this home. locs: its locations at ranks that live; these ranks are to be told. waits: those of
+ * other ranks stay listed until a remove, sent by their rank when it has dropped the block, names them. The key may be
+ * said to be removed once none is left: if its homes go before, what they have removed is listed again from the blocks.
+ * @return the number of locs. */
+unsigned kvcl_home_remove(kvcl_home_t *home, const kvcl_key_t *key, bool waits, kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]);
 
 /**
  * Take one event. The status of each item is in the reply, not in the result.

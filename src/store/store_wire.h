@@ -6,7 +6,8 @@
  * owner then checks the copy. Payloads of DIR_REQUEST, by kind:
  *   PUBLISH, REMOVE, LOOKUP   a message of dir/dir_wire.h, and so is the answer's payload
  *   PRESENT      n keys of 32 bytes          answer: n bytes of KVCL_PRESENT_*
- *   REMOVE_KEYS  n keys                      answer: nothing
+ *   REMOVE_KEYS  n keys                      answer: nothing; with views KVCL_ERR_STALE until their holders have
+ *                                            dropped the blocks (WITHDRAW), which they say by a REMOVE
  *   FETCH        n keys, bytes of a block (u64)   answer: a LOOKUP_REPLY of dir_wire.h; n bytes: 0, or 1 plus the
  *                number of the key's location whose bytes follow; those bytes, a block each, in canonical order
  *   TABLE        nothing                     answer: a region's description (mem/region.h)

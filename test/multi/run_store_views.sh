@@ -13,10 +13,10 @@ chmod 600 "$tmp/secret"
 export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
 passed=0 failed=0
 seed=${TEST_SEED:-$(date +%s)}
-cases="shm/killed tcp/stopped shm/alone"
+cases="shm/killed tcp/stopped shm/alone shm/holds"
 turns=1
 if [ "${TEST_RING:-gate}" != gate ]; then
-  cases="shm/killed tcp/killed shm/both tcp/both shm/stopped tcp/stopped shm/alone tcp/alone"
+  cases="shm/killed tcp/killed shm/both tcp/both shm/stopped tcp/stopped shm/alone tcp/alone shm/holds tcp/holds"
   turns=10
 fi
 while [ $turns -gt 0 ]; do

@@ -1,7 +1,7 @@
 /*
  * Stores whose maps follow views (KVCL_VIEWS): ranks are killed, one of them while shards still move, or stopped, while
  * the others put, remove and get. They are forked here, since mpirun would end them all.
- *   store_views CASE   killed, both, stopped, alone; prints "ok CASE ..." or "WRONG CASE ...", exit 1 if it is wrong
+ *   store_views CASE   killed, both, stopped, alone, holds; prints "ok CASE ..." or "WRONG CASE ...", then exit 1
  *
  * killed   4 ranks; the last two are killed, the second one up to 200 ms (by seed) after the first. Each key that a
  *          survivor has put and not removed is found, and no key that it has removed. A key whose two homes were the
@@ -12,6 +12,8 @@
  *          was stopped, too, for a moment; and the others lose nothing
  * alone    3 ranks, two of them stopped: the third one's removals and upserts end with KVCL_ERR_NO_QUORUM, its gets of
  *          keys that it is a home of go on; and when the others go on, it removes again
+ * holds    4 ranks; the last is stopped. Rank 0 removes keys that the last holds, and of which rank 0 is a home and the
+ *          last is none: that does not end before the view of rank 0 is one without the last
  */
 #include "start_ranks.h"
 
@@ -30,7 +32,7 @@ enum { RANKS = 4, KEYS = 400, BLOCK = 4096, WORDS = BLOCK / 8, SCRATCH = KEYS, L
 
 enum { KEY_NEW, KEY_PUT, KEY_REMOVED, KEY_UNSURE }; /* unsure: the last call on it has failed */
 
-typedef enum { KILLED, BOTH, STOPPED, ALONE, SCENES } scene_t;
+typedef enum { KILLED, BOTH, STOPPED, ALONE, HOLDS, SCENES } scene_t;
 
 typedef struct shared {
     _Atomic int      ready, phase, done; /* phase 1: the victims were hit; 2: they go on, or the second one was hit */
@@ -148,6 +150,12 @@ static kvcl_status_t get(me_t *me, const kvcl_key_t *key, uint64_t timeout_ns)
 static bool kills(scene_t scene)
 {
     return (scene == KILLED) || (scene == BOTH);
+}
+
+/* Does rank 0 alone do something? */
+static bool has_one(scene_t scene)
+{
+    return (scene == ALONE) || (scene == HOLDS);
 }
 
 /* Are both homes of the key killed? */
@@ -320,6 +328,37 @@ static void be_alone(me_t *me)
     s->again += (status == KVCL_OK) ? 1 : 0;
 }
 
+/* Rank 0: the last rank, which is stopped, holds these keys. */
+static void remove_held(me_t *me)
+{
+    static kvcl_key_t keys[KEYS];
+    const uint64_t    end = now_ns() + (LONG_MS * UINT64_C(1000000));
+    kvcl_status_t     status;
+    kvcl_req_h        req;
+    unsigned          n = 0, i;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[n] = key_of(size - 1, i, 0);
+        n      += is_home(0, &keys[n]) && !is_home((uint32_t)size - 1, &keys[n]) ? 1 : 0;
+    }
+    while (atomic_load(&s->phase) == 0) {
+        usleep(1000);
+    }
+    status = wait_for(kvcl_store_remove(me->store, keys, n, NULL, &req), &req);
+    if ((status != KVCL_OK) || (n == 0)) {
+        fprintf(stderr, "%u keys that a stopped rank holds: %s\n", n, kvcl_status_text(status));
+        ++s->failed;
+    }
+    s->found   += (status == KVCL_OK) && (kvcl_comm_view(me->world) == 1) ? 1 : 0;
+    s->removes += n;
+    while ((kvcl_comm_view(me->world) == 1) && (now_ns() < end)) {
+        usleep(1000);
+    }
+    for (i = 0; i < n; ++i) {
+        s->found += (get(me, &keys[i], 0) == KVCL_OK) ? 1 : 0;
+    }
+}
+
 typedef struct job {
     scene_t  scene;
     uint64_t seed;
@@ -354,6 +393,10 @@ static int live(const void *arg, int rank)
         if (rank == 0) {
             be_alone(&me);
         }
+    } else if (job->scene == HOLDS) {
+        if (rank == 0) {
+            remove_held(&me);
+        }
     } else if ((job->scene == STOPPED) && (rank == size - 1)) {
         be_zombie(&me);
         return 0; /* excluded: nothing is left to close in order */
@@ -363,11 +406,11 @@ static int live(const void *arg, int rank)
         }
         work(&me, 1000);
     }
-    s->done += ((job->scene == ALONE) && (rank != 0)) ? 0 : 1;
-    while (atomic_load(&s->done) < ((job->scene == ALONE) ? 1 : kills(job->scene) ? 2 : size - 1)) {
+    s->done += (has_one(job->scene) && (rank != 0)) ? 0 : 1;
+    while (atomic_load(&s->done) < (has_one(job->scene) ? 1 : kills(job->scene) ? 2 : size - 1)) {
         usleep(1000);
     }
-    if (job->scene == ALONE) {
+    if (has_one(job->scene)) {
         return 0;
     }
     kvcl_store_close(me.store);
@@ -432,6 +475,13 @@ static void strike(const job_t *job, const pid_t *pids)
         for (i = 0; (i < LONG_MS) && (atomic_load(&s->zombie) + atomic_load(&s->fenced) == 0); ++i) {
             usleep(1000); /* it has begun something since */
         }
+    } else if (job->scene == HOLDS) {
+        kill(pids[3], SIGSTOP);
+        atomic_store(&s->phase, 1);
+        for (i = 0; (i < 2 * LONG_MS) && (atomic_load(&s->done) == 0); ++i) {
+            usleep(1000);
+        }
+        kill(pids[3], SIGCONT);
     } else {
         kill(pids[1], SIGSTOP);
         kill(pids[2], SIGSTOP);
@@ -484,7 +534,7 @@ static bool run(const char *name, const job_t *job)
 
 int main(int argc, char **argv)
 {
-    static const char *const names[] = {"killed", "both", "stopped", "alone"};
+    static const char *const names[] = {"killed", "both", "stopped", "alone", "holds"};
     const char               *text   = getenv("TEST_SEED");
     job_t                    job     = {.seed = (text != NULL) ? strtoull(text, NULL, 10) : now_ns() % 1000000};
     int                      bad     = 0, i;

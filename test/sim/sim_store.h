@@ -32,12 +32,13 @@ typedef enum {
     BREAK_NO_DRAIN,        /* a rank leaves with the blocks that it has */
     BREAK_FORGET_OLD,      /* a rank that has switched forgets the map by which others still look up */
     BREAK_SURE_OF_NONE,    /* a rank that comes says it is sure, since another one that comes knows it */
+    BREAK_UNHEARD_HOLDERS, /* a removal ends before the ranks with the blocks have dropped them */
     BREAK_END
 } break_t;
 
 typedef enum { MAIL_DIR, MAIL_DIR_REPLY, MAIL_REMOVE, MAIL_REMOVE_REPLY, MAIL_LOOKUP, MAIL_LOOKUP_REPLY, MAIL_FETCH,
-               MAIL_FETCH_REPLY, MAIL_COPY, MAIL_COPY_REPLY, MAIL_WITHDRAW, MAIL_MOVED, MAIL_ASK, MAIL_ASK_REPLY,
-               MAIL_TAKE, MAIL_TAKE_REPLY } kind_t;
+               MAIL_FETCH_REPLY, MAIL_COPY, MAIL_COPY_REPLY, MAIL_WITHDRAW, MAIL_DROPPED, MAIL_MOVED,
+               MAIL_ASK, MAIL_ASK_REPLY, MAIL_TAKE, MAIL_TAKE_REPLY } kind_t;
 
 enum { SURE = 1, LEAVES = 2 }; /* TAKE, its reply: flags, in step */
 

@@ -426,6 +426,20 @@ static void take_moved(proc_t *p, const mail_t *mail)
     go_on(p);
 }
 
+/* The home keeps the entry until it hears that the block is gone. */
+static void take_withdraw(proc_t *p, const mail_t *mail)
+{
+    part_t *part = &parts[index_of(p)];
+    mail_t *back;
+
+    if ((mail->loc.incarnation == (uint16_t)p->incarnation) && (part->held[mail->key] == mail->loc.slot + 1)) {
+        part->held[mail->key] = 0;
+    }
+    back      = post(p, sim.procs[mail->from].slot, MAIL_DROPPED);
+    back->key = mail->key;
+    back->loc = mail->loc;
+}
+
 static void take_mail(proc_t *p, const mail_t *mail)
 {
     part_t *part = &parts[index_of(p)];
@@ -466,9 +480,10 @@ static void take_mail(proc_t *p, const mail_t *mail)
         }
         break;
     case MAIL_WITHDRAW:
-        if ((mail->loc.incarnation == (uint16_t)p->incarnation) && (part->held[mail->key] == mail->loc.slot + 1)) {
-            part->held[mail->key] = 0;
-        }
+        take_withdraw(p, mail);
+        break;
+    case MAIL_DROPPED:
+        (void)!kvcl_dir_table_remove(&part->table, &keys[mail->key], &mail->loc);
         break;
     case MAIL_MOVED:
         take_moved(p, mail);
@@ -502,7 +517,7 @@ void deliver(mail_t *mail)
         return;
     }
     fits = kvcl_view_has(&p->views.view, from->slot, from->incarnation) &&
-           (!kvcl_rankset_has(&p->failed, from->slot) || (taken.kind == MAIL_WITHDRAW));
+           !kvcl_rankset_has(&p->failed, from->slot);
     if (!fits && (broken != BREAK_STALE_SENDER)) {
         return;
     }

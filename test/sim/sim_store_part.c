@@ -386,24 +386,25 @@ kvcl_status_t remove_here(const proc_t *p, unsigned key)
 {
     part_t         *part  = &parts[index_of(p)];
     kvcl_status_t  status = kvcl_home_may_remove(&part->home, &keys[key], !has_lease(p), true);
+    const bool     waits = (broken != BREAK_UNHEARD_HOLDERS);
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
     unsigned       n, i;
 
     if (status != KVCL_OK) {
         return status;
     }
-    n = kvcl_dir_table_find(&part->table, &keys[key], locs);
+    n = kvcl_home_remove(&part->home, &keys[key], waits, locs);
     for (i = 0; i < n; ++i) {
-        (void)!kvcl_dir_table_remove(&part->table, &keys[key], &locs[i]);
         if (locs[i].rank == p->slot) {
-            part->held[key] = (locs[i].incarnation == (uint16_t)p->incarnation) ? 0 : part->held[key];
+            part->held[key] = 0;
         } else {
             mail_t *mail = post(p, locs[i].rank, MAIL_WITHDRAW);
             mail->key    = key;
             mail->loc    = locs[i];
+            status       = waits ? KVCL_ERR_STALE : status;
         }
     }
-    return KVCL_OK;
+    return status;
 }
 
 unsigned look_up(const proc_t *p, unsigned key, kvcl_dir_loc_t *locs)

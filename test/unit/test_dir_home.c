@@ -346,6 +346,34 @@ START_TEST(a_copy_of_what_is_listed_no_more_is_refused)
 }
 END_TEST
 
+/* With views what another rank holds stays listed until it says that its block is gone; otherwise nothing does. */
+START_TEST(a_removed_key_waits_for_the_ranks_that_hold_it)
+{
+    const kvcl_dir_loc_t mine = test_loc(1, 1, 1), other = test_loc(2, 1, 1);
+    kvcl_dir_loc_t       dead = test_loc(3, 1, 1), locs[KVCL_DIR_LOCS_MAX];
+    kvcl_key_t           key;
+    unsigned             i;
+
+    open_home();
+    dead.incarnation += 1;
+    key = my_key(0);
+    for (i = 0; i < 2; ++i) {
+        ck_assert_int_eq(kvcl_dir_table_insert(&table, &key, &mine), KVCL_OK);
+        ck_assert_int_eq(kvcl_dir_table_insert(&table, &key, &other), KVCL_OK);
+        ck_assert_int_eq(kvcl_dir_table_insert(&table, &key, &dead), KVCL_OK);
+        ck_assert_uint_eq(kvcl_home_remove(&home, &key, i == 0, locs), 2); /* of the dead rank none is told */
+        ck_assert_uint_eq(locs[0].rank + locs[1].rank, 3);
+        ck_assert_uint_eq(kvcl_dir_table_find(&table, &key, locs), (i == 0) ? 1 : 0);
+        if (i == 0) {
+            ck_assert_uint_eq(locs[0].rank, 2);
+            ck_assert_uint_eq(kvcl_home_remove(&home, &key, true, locs), 1); /* it is told again */
+            ck_assert_int_eq(one(KVCL_DIR_MSG_REMOVE, &key, &locs[0]), KVCL_OK);
+            ck_assert_uint_eq(kvcl_home_remove(&home, &key, true, locs), 0);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("dir_home");
@@ -357,6 +385,7 @@ int main(void)
     tcase_add_test(tc, a_publish_of_a_dead_process_or_foreign_shard_is_stale);
     tcase_add_test(tc, a_publish_from_a_later_view_is_stale_until_the_home_is_there);
     tcase_add_test(tc, a_copy_of_what_is_listed_no_more_is_refused);
+    tcase_add_test(tc, a_removed_key_waits_for_the_ranks_that_hold_it);
     tcase_add_test(tc, a_dead_rank_and_a_new_view_drop_what_is_gone);
     tcase_add_test(tc, a_small_reply_buffer_changes_nothing);
     tcase_add_test(tc, a_batch_ends_where_the_buffer_does);

@@ -122,14 +122,13 @@ bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
 
 /* ---- notices to homes, without an answer: blocks were removed, or have another record ---- */
 
-static void notify_home(kvcl_store_h store, uint32_t home, const kvcl_store_rec_t *recs, const uint32_t *order,
+static void notify_home(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_store_rec_t *recs, const uint32_t *order,
                         uint32_t n, kvcl_dir_msg_type_t what)
 {
     kvcl_msg_dir_request_t out   = {.msg   = {.type = KVCL_MSG_DIR_REQUEST, .flags = (uint8_t)what},
                                 .store = store->id, .n = n, .rank = store->me};
-    kvcl_peer_t            *peer = store->ranks[home].peer;
-    size_t                 room  = kvcl_dir_request_bytes(what, n);
-    uint8_t                *buf  = kvcl_home_scratch(store->ctx, room);
+    size_t                 room = kvcl_dir_request_bytes(what, n);
+    uint8_t                *buf = kvcl_home_scratch(store->ctx, room);
     kvcl_dir_pack_t        pack;
     kvcl_status_t          status;
     uint32_t               i;
@@ -169,7 +168,7 @@ static void notify_homes(kvcl_store_h store, const kvcl_store_rec_t *recs, size_
         for (from = scatter.starts[home]; from < to; from += some) {
             some = (to - from > KVCL_RPC_KEYS_MAX) ? KVCL_RPC_KEYS_MAX : to - from;
             if (home != store->me) {
-                notify_home(store, home, recs, scatter.order + from, some, what);
+                notify_home(store, store->ranks[home].peer, recs, scatter.order + from, some, what);
             } else {
                 uint32_t i;
                 for (i = from; i < from + some; ++i) {
@@ -283,8 +282,10 @@ void kvcl_store_notify_owner(kvcl_store_h store, const kvcl_store_rec_t *rec, bo
     }
 }
 
-void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n)
+bool kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n)
 {
+    const bool       waits = (store->views != NULL);
+    bool             gone  = true;
     kvcl_dir_loc_t   locs[KVCL_DIR_LOCS_MAX];
     kvcl_store_rec_t rec;
     unsigned         n_locs, j;
@@ -293,16 +294,15 @@ void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uin
     kvcl_assert_locked(store->ctx);
     for (i = 0; i < n; ++i) {
         rec.key = keys[(order != NULL) ? order[i] : i];
-        n_locs  = kvcl_dir_table_find(&store->table, &rec.key, locs);
+        n_locs  = kvcl_home_remove(&store->home, &rec.key, waits, locs);
         for (j = 0; j < n_locs; ++j) {
             rec.loc = locs[j];
-            if ((kvcl_dir_table_remove(&store->table, &rec.key, &rec.loc) == KVCL_OK) &&
-                kvcl_store_loc_lives(store, &rec.loc)) {
-                kvcl_store_notify_owner(store, &rec, false);
-            }
+            gone    = gone && (!waits || (rec.loc.rank == store->me));
+            kvcl_store_notify_owner(store, &rec, false);
         }
     }
     store->notify->removed(store, keys, order, n);
+    return gone;
 }
 
 bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir_request_t *in, const void *data,
@@ -316,8 +316,8 @@ bool kvcl_home_on_remove_keys(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_
     for (i = 0; (store->views != NULL) && (i < in->n) && (status == KVCL_OK); ++i) {
         status = kvcl_home_may_remove(&store->home, &keys[i], !kvcl_views_may_own(store), store->replicas > 1);
     }
-    if (status == KVCL_OK) {
-        kvcl_home_remove_keys(store, keys, NULL, in->n);
+    if ((status == KVCL_OK) && !kvcl_home_remove_keys(store, keys, NULL, in->n)) {
+        status = KVCL_ERR_STALE; /* the same request comes again */
     }
     kvcl_rpc_answer(peer, in, status, in->n, NULL, 0);
     return true;
@@ -330,6 +330,7 @@ void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
     kvcl_store_h              store = kvcl_store_by_id(ctx, in->store);
     kvcl_store_rec_t          rec;
     const bool                corrupt = (in->msg.flags & KVCL_WITHDRAW_CORRUPT) != 0;
+    const uint32_t            first   = 0;
     uint32_t                  i;
 
     (void)hdr_len;
@@ -341,6 +342,10 @@ void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
         memcpy(&rec, (const char *)data + (i * sizeof(rec)), sizeof(rec));
         if (rec.loc.rank == store->me) {
             kvcl_store_notify_owner(store, &rec, corrupt);
+            if (!corrupt && (store->views != NULL)) { /* the home waits for it */
+                rec.loc.source = 0;
+                notify_home(store, peer, &rec, &first, 1, KVCL_DIR_MSG_REMOVE);
+            }
         }
     }
 }

@@ -17,8 +17,9 @@ bool kvcl_home_on_table(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_di
                         size_t len);
 void kvcl_home_on_withdraw(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
                            const void *data, size_t len);
-/** Lock held: drops the keys keys[order[0..n)] (order NULL: keys[0..n)) from this home and notifies their owners. */
-void kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
+/** Lock held: drops the keys keys[order[0..n)] (order NULL: keys[0..n)) from this home and notifies their owners.
+ * @return false, with views: other ranks have not dropped their blocks of them yet: ask again (kvcl_home_remove). */
+bool kvcl_home_remove_keys(kvcl_store_h store, const kvcl_key_t *keys, const uint32_t *order, size_t n);
 /** Lock held: notifies the homes that these blocks are no longer published; the homes do not answer. */
 void kvcl_store_notify_removed(kvcl_store_h store, const kvcl_store_rec_t *recs, size_t n);
 /** Lock held: notifies the rank that holds this copy. It discards the copy, which was removed; or (corrupt: a reader

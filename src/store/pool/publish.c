@@ -24,7 +24,6 @@
 #include <stdlib.h>
 
 enum { ROUNDS_MAX = 100 };
-#define LAG_PAUSE_NS (10 * KVCL_NS_PER_MS)
 
 /* With one home a key no other home can list its block. So a publish or a removal waits at least this long for a home,
  * however short the hedge is: a rank that only lacks a processor answers within that time. */
@@ -181,10 +180,7 @@ static void remove_here(kvcl_publish_t *publish, const kvcl_key_t *keys, const u
     for (i = 0; (store->views != NULL) && (i < n) && (status == KVCL_OK); ++i) {
         status = kvcl_home_may_remove(&store->home, &keys[order[i]], false, store->replicas > 1);
     }
-    publish->lagging = (status != KVCL_OK);
-    if (status == KVCL_OK) {
-        kvcl_home_remove_keys(store, keys, order, n);
-    }
+    publish->lagging = (status != KVCL_OK) || !kvcl_home_remove_keys(store, keys, order, n);
 }
 
 /* Lock held. Applies the part whose home is this rank. */
@@ -298,7 +294,7 @@ static bool once_more(kvcl_publish_t *publish)
     }
     if (publish->lagging) {
         publish->lagging = false;
-        publish->pause   = kvcl_store_timer_start(publish->store, LAG_PAUSE_NS, after_pause, publish);
+        publish->pause   = kvcl_store_timer_start(publish->store, kvcl_publish_pause_ns(publish), after_pause, publish);
         return publish->pause != NULL;
     }
     return send_again(publish);

@@ -18,6 +18,13 @@
 
 #include <stdio.h>
 
+#define LAG_PAUSE_NS (10 * KVCL_NS_PER_MS)
+
+/* A removal with views asks again after a tenth of a millisecond, then after four times as long each time: the ranks
+ * with the blocks mostly drop them at once, and each round sends them another notice. */
+#define DROP_PAUSE_NS      (KVCL_NS_PER_MS / 10)
+#define DROP_PAUSE_MOST_NS (200 * KVCL_NS_PER_MS)
+
 bool kvcl_publish_is_current(const kvcl_publish_t *publish, size_t i)
 {
     const kvcl_store_rec_t *rec = &publish->recs[i];
@@ -114,6 +121,18 @@ bool kvcl_publish_is_unheard(kvcl_publish_t *publish)
         }
     }
     return is;
+}
+
+uint64_t kvcl_publish_pause_ns(kvcl_publish_t *publish)
+{
+    uint64_t next_ns = publish->drop_pause_ns * 4;
+
+    if (publish->is_publish) {
+        return LAG_PAUSE_NS;
+    }
+    next_ns                = (next_ns == 0) ? DROP_PAUSE_NS : next_ns;
+    publish->drop_pause_ns = (next_ns < DROP_PAUSE_MOST_NS) ? next_ns : DROP_PAUSE_MOST_NS;
+    return publish->drop_pause_ns;
 }
 
 void kvcl_publish_give_up(kvcl_publish_t *publish, kvcl_status_t status)

@@ -28,6 +28,7 @@ struct kvcl_publish {
     bool               no_quorum;   /* that is why the last round has failed */
     kvcl_store_timer_t *pause;      /* fires when the records are sent again */
     unsigned           rounds;
+    uint64_t           drop_pause_ns; /* of a removal, the last */
     kvcl_timing_t      timing;      /* of the call that this request ends */
     size_t             n;
     uint8_t            *answers;    /* n, behind recs: KVCL_PUBLISH_* */
@@ -46,6 +47,8 @@ void kvcl_publish_silence(struct kvcl_publish *publish, const kvcl_rpc_t *rpc);
 bool kvcl_publish_is_early(struct kvcl_publish *publish, uint32_t rank, kvcl_status_t status);
 /** The same after all answers: are the homes of some blocks all silent? They are forgotten to have been. */
 bool kvcl_publish_is_unheard(struct kvcl_publish *publish);
+/** How long it waits before it is sent again. */
+uint64_t kvcl_publish_pause_ns(struct kvcl_publish *publish);
 /** The request is stopped by its deadline while it waits to send again: which blocks have failed, and why. */
 void kvcl_publish_give_up(struct kvcl_publish *publish, kvcl_status_t status);
 /** It is to be sent again: KVCL_ERR_STALE, if the others have excluded this rank. */
