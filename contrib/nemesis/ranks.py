@@ -13,6 +13,7 @@ import threading
 import time
 
 PATIENCE = 120.0
+DEAF = "hears none of the others, though ranks of its host answer otherwise"  # src/member/silent.c
 
 
 def free_port():
@@ -155,6 +156,15 @@ class Ranks:
 
     def alive(self):
         return [rank for rank in self.ranks if rank.fate is None]
+
+    def deaf(self):
+        """The slots of those that left since they got no message any more."""
+        slots = []
+        for rank in self.ranks:
+            with open(rank.stderr.name, encoding="utf-8", errors="replace") as text:  # its own offset
+                if DEAF in text.read():
+                    slots.append(rank.slot)
+        return slots
 
     def signal(self, rank, number):
         # On a host of its own the rank is not the process that was started, but it has taken its place (exec).

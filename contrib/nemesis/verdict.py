@@ -45,6 +45,12 @@ def _calls(ranks):
     return faults
 
 
+def lies(ranks):
+    """What is wrong whichever ranks are left."""
+    return _views(ranks) + [f"rank {rank.slot}: wrong bytes: {line}" for rank in ranks for line in rank.said
+                            if line["what"] == "wrong"]
+
+
 def faults(ranks, survivors, missing, lost):
     """Sentences, one for each thing that is wrong. missing: acknowledged blocks that no survivor finds; lost: how many
     may be missing, None: any number."""

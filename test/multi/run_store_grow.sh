@@ -28,14 +28,36 @@ for path in $leaves; do
   passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
   [ $rc = 0 ] || failed=$((failed + 1))
 done
+# grow PATH CASE: stderr is limited: a process that fails says so for each call.
+grow() {
+  echo "-- TEST_SEED=$seed KVCL_PATH=$1"
+  rc=0
+  KVCL_PATH=$1 TEST_SEED=$seed timeout -k 10 200 "$top_builddir/test/multi/store_grow" "$2" 2>"$tmp/err" >"$tmp/out" ||
+    rc=$?
+  head -n 40 "$tmp/err"
+  cat "$tmp/out"
+  return $rc
+}
+
+# A rank that is killed while it writes into UCX's queue in shared memory leaves its reader deaf, and that one leaves
+# (contrib/doc/failures). The case runs again then, if no byte was wrong; three times in a row is a failure.
+is_deaf() {
+  [ "$1" = shm ] && grep -q 'hears none of the others, though ranks of its host answer otherwise' "$tmp/err" &&
+    grep -q 'wrong 0,' "$tmp/out"
+}
+
 while [ $turns -gt 0 ]; do
   for case in $cases; do
-    echo "-- TEST_SEED=$seed KVCL_PATH=${case%/*}"
-    if KVCL_PATH=${case%/*} TEST_SEED=$seed timeout -k 10 200 "$top_builddir/test/multi/store_grow" "${case#*/}"; then
-      passed=$((passed + 1))
-    else
-      failed=$((failed + 1))
-    fi
+    tries=3
+    until grow "${case%/*}" "${case#*/}"; do
+      tries=$((tries - 1))
+      if [ $tries = 0 ] || ! is_deaf "${case%/*}"; then
+        failed=$((failed + 1))
+        continue 2
+      fi
+      echo "DEAF ${case#*/}: a process was killed while it wrote into UCX's queue in shared memory; again"
+    done
+    passed=$((passed + 1))
   done
   turns=$((turns - 1))
   seed=$((seed + 1))
