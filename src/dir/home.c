@@ -83,13 +83,34 @@ static bool is_listed(const kvcl_home_t *home, const kvcl_key_t *key, uint32_t t
     return false;
 }
 
+/* True: the key had locations of processes that have gone, and has them no more. */
+static bool drop_gone(kvcl_home_t *home, const kvcl_key_t *key)
+{
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       n     = kvcl_dir_table_find(home->table, key, locs), i;
+    bool           drops = false;
+
+    for (i = 0; i < n; ++i) {
+        if (!is_live(home, &locs[i])) {
+            drops = (kvcl_dir_table_remove(home->table, key, &locs[i]) == KVCL_OK) || drops;
+        }
+    }
+    return drops;
+}
+
 kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
 {
+    kvcl_status_t status;
+
     if ((loc->source != 0) && (kvcl_shard_home(home->map, key) == home->me) && !is_listed(home, key, loc->source) &&
         !is_listed(home, key, kvcl_dir_loc_tag(loc))) {
         return KVCL_ERR_NOT_FOUND;
     }
-    return kvcl_dir_table_insert(home->table, key, loc);
+    status = kvcl_dir_table_insert(home->table, key, loc);
+    if ((status == KVCL_ERR_EXISTS) && drop_gone(home, key)) {
+        status = kvcl_dir_table_insert(home->table, key, loc);
+    }
+    return status;
 }
 
 /* view: the sender's. */

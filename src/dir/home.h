@@ -13,6 +13,9 @@
  *  - A copy (loc.source is not 0) is accepted only while its source, or the copy itself, is listed;
  *    otherwise KVCL_ERR_NOT_FOUND, because the key was removed meanwhile or has other bytes. The key's
  *    home decides; its backup, which may not have the source yet, accepts both.
+ *  - Locations of processes that have gone, which are dropped by and by, make room for others where a key has
+ *    KVCL_DIR_LOCS_MAX of them. KVCL_ERR_EXISTS thus means as many copies that live. Otherwise a block would count as
+ *    listed at a home that forgets all copies it has, and nobody lists the block there again while that is its home.
  *  - A remove deletes exactly the (incarnation, generation) it names. Any rank may send one: a reader
  *    that found a location's generation changed reports it by a remove.
  *  - Homes are rebuilt from the blocks. So where views change, a removal of a key has ended when the ranks that hold

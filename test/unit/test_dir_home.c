@@ -316,6 +316,31 @@ START_TEST(records_that_no_home_may_take_are_refused_when_unpacked)
 }
 END_TEST
 
+/* Entries of processes that have gone, which the repair has yet to remove, take no place of a copy. */
+START_TEST(a_full_set_of_copies_has_none_of_the_dead)
+{
+    kvcl_dir_loc_t loc = test_loc(3, 7, 1), locs[KVCL_DIR_LOCS_MAX];
+    kvcl_key_t     key;
+    unsigned       i;
+
+    open_home();
+    key             = my_key(0);
+    loc.incarnation = 2;
+    ck_assert_int_eq(kvcl_dir_table_insert(&table, &key, &loc), KVCL_OK);
+    for (i = 0; i < KVCL_DIR_LOCS_MAX; ++i) {
+        loc = test_loc((uint16_t)i, 1, 1);
+        ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_OK);
+    }
+    loc = test_loc(2, 2, 1);
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_ERR_EXISTS); /* these live */
+    ck_assert_uint_eq(kvcl_dir_table_find(&table, &key, locs), KVCL_DIR_LOCS_MAX);
+    for (i = 0; i < KVCL_DIR_LOCS_MAX; ++i) {
+        ck_assert_uint_eq(locs[i].incarnation, 1);
+        ck_assert_uint_eq(locs[i].slot, 1);
+    }
+}
+END_TEST
+
 /* A copy is accepted while its source or the copy itself is listed. At the backup, which may not know yet, it is always
  * accepted. */
 START_TEST(a_copy_of_what_is_listed_no_more_is_refused)
@@ -384,6 +409,7 @@ int main(void)
     tcase_add_test(tc, published_keys_are_found_until_removed);
     tcase_add_test(tc, a_publish_of_a_dead_process_or_foreign_shard_is_stale);
     tcase_add_test(tc, a_publish_from_a_later_view_is_stale_until_the_home_is_there);
+    tcase_add_test(tc, a_full_set_of_copies_has_none_of_the_dead);
     tcase_add_test(tc, a_copy_of_what_is_listed_no_more_is_refused);
     tcase_add_test(tc, a_removed_key_waits_for_the_ranks_that_hold_it);
     tcase_add_test(tc, a_dead_rank_and_a_new_view_drop_what_is_gone);
