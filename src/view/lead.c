@@ -334,7 +334,11 @@ static bool is_over(const kvcl_views_t *views, uint64_t now_ns)
     if (b->refused || (views->promised > b->number)) {
         return late;
     }
-    wanted(views, &gone); /* somebody who was to stay will not accept */
+    /* Somebody who was to stay will not accept. One that leaves will, but can go at once in this rank's own change. */
+    gone = views->detect.silent;
+    if (b->own) {
+        wanted(views, &gone);
+    }
     kvcl_rankset_drop(&gone, &b->change.gone);
     kvcl_rankset_drop(&gone, &views->detect.proven);
     kvcl_rankset_drop(&gone, &b->accepted);

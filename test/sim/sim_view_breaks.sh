@@ -78,6 +78,7 @@ phase-of-old-messages|views.c|s/if (msg->phase > peer->phase) {/{/
 proof-waits-for-warm|detect.c|s/kvcl_rankset_del(news_p, detect->me);/&kvcl_rankset_drop(news_p, \&detect->warm);/
 never-excuse|lead.c|s/        b->excused   = without(&views->detect.silent, &b->change.gone);//
 refuted-at-once|lead.c|s/return !kvcl_rankset_is_empty(&stay) || covers(&b->promised, &b->best_proposers);/return true;/
+begin-again-for-leavers|lead.c|s/gone = views->detect.silent;/wanted(views, \&gone);/
 failure-not-told|views.c|s/    failed = gone;/    failed = come;/
 LIST
 echo "$passed passed, $failed failed, 0 skipped"

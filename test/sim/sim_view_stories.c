@@ -71,6 +71,11 @@ static const story_t stories[] = {
     {"one of eight survives", 6, 0, {{500, 0, KILL, 0x1f, 0x20}}},
     /* A rank does not reach the others, and hears them. */
     {"a rank is done with only when it is not echoed", 3, 0, {{500, 0, CUT, 1, 6}, {1500, 0, MEND, 1, 6}}},
+    /* Rank 0, which does not hear rank 2, asks for a view without it, and dies. Rank 2 has accepted that. It leads,
+     * since rank 1 is to leave, and rank 1 may accept a second after it last echoed rank 2. */
+    {"one that leaves is waited for", 3, 0,
+     {{500, 0, CUT, 4, 3}, {0, 0, JOIN, 8, 0}, {0, KVCL_VIEW_PREPARE, LEAVE, 4, 1}, {0, KVCL_VIEW_ACCEPT, CUT, 1, 2},
+      {30, 0, KILL, 1, 0}, {0, 0, MEND, 4, 3}}},
     /* A rank comes back in its slot before the others know that it has ended. */
     {"another incarnation is another rank", 3, 0, {{500, 0, KILL, 4, 0}, {100, 0, JOIN, 4, 0}, {2500, 0, LEAVE, 2, 1}}},
 };
