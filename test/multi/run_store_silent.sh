@@ -1,6 +1,5 @@
 #!/bin/sh
-# One rank is stopped while another uses the store, then resumes, or while it drains its part (drain_silent): by shared
-# memory and by TCP.
+# One rank is stopped while another uses the store, then resumes: by shared memory and by TCP.
 #   gate   one replica by shared memory, two by TCP
 #   night  one and two replicas over both
 set -eu
@@ -13,12 +12,6 @@ KVCL_SECRET_FILE=$tmp/secret
 export KVCL_SECRET_FILE
 passed=0 failed=0
 for path in auto tcp; do
-  echo "-- KVCL_PATH=$path, a drain"
-  if KVCL_PATH=$path KVCL_NET=lo timeout -k 10 240 "$top_builddir/test/multi/drain_silent"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-  fi
   for replicas in 1 2; do
     if [ "${TEST_RING:-gate}" = gate ]; then
       case $path/$replicas in
