@@ -338,6 +338,14 @@ static void set_faults(fault_kind_t kind, unsigned reads, unsigned writes)
     fault.every[KVCL_TIO_WRITE] = writes;
 }
 
+/* On all ranks before one goes on: a read of a disk that does not fail yet keeps the block in memory. */
+static void all_set_faults(world_t *w, fault_kind_t kind, unsigned reads)
+{
+    sync_all(w);
+    set_faults(kind, reads, 0);
+    sync_all(w);
+}
+
 /* The disk refuses every write from now on, full or broken: puts continue, gets return right bytes, one warning is
  * logged. */
 static void refuse_writes(world_t *w, const char *spec, kvcl_cache_h cache, fault_kind_t kind)
@@ -386,8 +394,7 @@ static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault
     kvcl_store_close(store);
     store = open_with_pool(w, POOL, spec);
     CHECK(w, listed(w, store, "unread"), "not all is listed again");
-    sync_all(w);
-    set_faults(kind, 7, 0);
+    all_set_faults(w, kind, 7);
     n = get_all(w, store, cache, "unread");
     CHECK(w, (n > 0) && (n < all), "%u of %u came over a disk that refuses every 7th read", n, all);
     sync_all(w);
@@ -395,8 +402,7 @@ static void refuse_reads(world_t *w, const char *spec, kvcl_cache_h cache, fault
     set_faults(FAULT_NONE, 0, 0);
     store = open_with_pool(w, POOL, spec);
     wait_for_mine(w, store, "unread");
-    sync_all(w);
-    set_faults(kind, 1, 0);
+    all_set_faults(w, kind, 1);
     (void)get_all(w, store, cache, "unread");
     sync_all(w);
     CHECK(w, stats_of(store).nvme_state == ((kind == FAULT_LIE) ? KVCL_STORE_NVME_ON : KVCL_STORE_NVME_OFF),
