@@ -285,6 +285,7 @@ static bool run(coll_t coll, int words, bool revokes, double *ms, int *lost)
     shared->revokes = revokes;
     start_ranks(size, live, NULL, pids);
     while ((atomic_load(&shared->rounds[who]) < begun) && (waitpid(pids[who], &status, WNOHANG) == 0)) {
+        usleep(50); /* the ranks need the core */
     }
     usleep(below(300));
     atomic_store(&shared->dead_ns, now_ns());
