@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BOARD_NOTES = 512, BOARD_KEY = 128, BOARD_VALUE = 2048 };
+#define BOARD_OK(_call) ck_assert_msg((_call) == KVCL_OK, "%s", kvcl_last_error())
+
+enum { BOARD_NOTES = 512, BOARD_KEY = 128, BOARD_VALUE = 2048, BOARD_RANKS = 8 };
 
 static struct {
     pthread_mutex_t lock;
@@ -65,15 +67,49 @@ static inline kvcl_status_t board_fence(void *arg)
     return KVCL_OK;
 }
 
-/* Two ranks do it at once. Its argument is an int, the rank's number. */
-static inline void board_both(void *(*what)(void *))
+/* Rank *rank of n joins the job over the given path, with flags of kvcl_init_params_t. */
+static inline kvcl_context_h board_join(int *rank, int n, const char *path, unsigned flags, kvcl_comm_h *world_p)
 {
-    static int ids[2] = {0, 1};
-    pthread_t  other;
+    kvcl_oob_t         oob  = {sizeof(oob), *rank, n, board_set, board_get, board_fence, rank};
+    kvcl_init_params_t init = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     joined;
 
-    ck_assert_int_eq(pthread_create(&other, NULL, what, &ids[1]), 0);
+    init.oob   = &oob;
+    init.path  = path;
+    init.flags = flags;
+    BOARD_OK(kvcl_init(&init, &joined));
+    BOARD_OK(kvcl_comm_world(joined, world_p));
+    return joined;
+}
+
+/* The first n ranks do it at once, rank 0 in the caller's thread. Its argument is an int, the rank's number. */
+static inline void board_do(int n, void *(*what)(void *))
+{
+    static int ids[BOARD_RANKS];
+    pthread_t  threads[BOARD_RANKS];
+    int        i;
+
+    ck_assert_int_le(n, BOARD_RANKS);
+    for (i = 1; i < n; ++i) {
+        ids[i] = i;
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, what, &ids[i]), 0);
+    }
     (void)what(&ids[0]);
-    pthread_join(other, NULL);
+    for (i = 1; i < n; ++i) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+/* The end of main(): runs the tests, and frees the suite. */
+static inline int board_run(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    int     failed;
+
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return (failed == 0) ? 0 : 1;
 }
 
 #endif

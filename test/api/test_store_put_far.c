@@ -20,25 +20,11 @@ static _Atomic(kvcl_store_h) pool; /* rank 1's store */
 static bool           managed; /* the cache, of rank 0, is the store's own */
 static bool           stays; /* rank 0 has a pool too, and puts with KVCL_PUT_STAYS and two copies */
 
-static kvcl_context_h join(int *rank, unsigned flags, kvcl_comm_h *world_p)
-{
-    kvcl_oob_t         oob  = {sizeof(oob), *rank, 2, board_set, board_get, board_fence, rank};
-    kvcl_init_params_t init = KVCL_INIT_PARAMS_INIT;
-    kvcl_context_h     own;
-
-    init.oob   = &oob;
-    init.path  = path;
-    init.flags = flags;
-    TAKEN(kvcl_init(&init, &own));
-    TAKEN(kvcl_comm_world(own, world_p));
-    return own;
-}
-
 static void *hold_the_pool(void *arg)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
     kvcl_comm_h         world;
-    kvcl_context_h      own = join(arg, 0, &world);
+    kvcl_context_h      own = board_join(arg, 2, path, 0, &world);
     kvcl_store_h        opened;
 
     params.dir_entries = 4096;
@@ -65,7 +51,7 @@ static void open_both(void)
     pool    = NULL;
     pthread_barrier_init(&board_all, NULL, 2);
     ck_assert_int_eq(pthread_create(&other, NULL, hold_the_pool, &ranks[1]), 0);
-    ctx = join(&ranks[0], KVCL_INIT_NO_THREAD, &world);
+    ctx = board_join(&ranks[0], 2, path, KVCL_INIT_NO_THREAD, &world);
     TAKEN(kvcl_cache_create(ctx, "mine", &layout, &shared, &cache));
     params.dir_entries = 4096;
     params.cache       = managed ? cache : NULL;

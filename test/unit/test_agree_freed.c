@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define LONG_NS (UINT64_C(60) * 1000000000)
-#define TAKEN(_call) ck_assert_int_eq((_call), KVCL_OK)
 
 typedef struct rank {
     kvcl_context_h ctx;
@@ -27,18 +26,13 @@ static rank_t ranks[2];
 /* Both make the communicator, and agree over it. */
 static void *begin(void *arg)
 {
-    const int          me    = *(int *)arg, both[2] = {0, 1};
-    rank_t             *r    = &ranks[me];
-    kvcl_oob_t         oob   = {sizeof(oob), me, 2, board_set, board_get, board_fence, arg};
-    kvcl_init_params_t init  = KVCL_INIT_PARAMS_INIT;
-    uint64_t           flags = 5;
+    const int both[2] = {0, 1};
+    rank_t    *r      = &ranks[*(int *)arg];
+    uint64_t  flags   = 5;
 
-    init.oob  = &oob;
-    init.path = "loop";
-    TAKEN(kvcl_init(&init, &r->ctx));
-    TAKEN(kvcl_comm_world(r->ctx, &r->world));
-    TAKEN(kvcl_comm_create(r->world, both, 2, &r->comm));
-    TAKEN(kvcl_comm_agree(r->comm, &flags, LONG_NS));
+    r->ctx = board_join(arg, 2, "loop", 0, &r->world);
+    BOARD_OK(kvcl_comm_create(r->world, both, 2, &r->comm));
+    BOARD_OK(kvcl_comm_agree(r->comm, &flags, LONG_NS));
     ck_assert_uint_eq(flags, 5);
     return NULL;
 }
@@ -64,7 +58,7 @@ START_TEST(whoever_asks_after_the_communicator_was_freed_is_told)
     kvcl_recover_t *recover;
     uint64_t       until;
 
-    board_both(begin);
+    board_do(2, begin);
     kvcl_comm_free(ranks[0].comm); /* the leader's */
     kvcl_lock(ranks[1].ctx);
     recover = kvcl_recover_of(kvcl_member_room(ranks[1].ctx), ranks[1].comm);
@@ -80,25 +74,19 @@ START_TEST(whoever_asks_after_the_communicator_was_freed_is_told)
     ck_assert_msg(is_known(recover), "the rank was not told what was decided");
     ck_assert_uint_eq(recover->value.flags, 5);
     kvcl_comm_free(ranks[1].comm);
-    board_both(end);
+    board_do(2, end);
 }
 END_TEST
 
 int main(void)
 {
-    Suite   *suite = suite_create("agreement over freed communicators");
-    TCase   *tcase = tcase_create("freed");
-    SRunner *runner;
-    int     failed;
+    Suite *suite = suite_create("agreement over freed communicators");
+    TCase *tcase = tcase_create("freed");
 
     setenv("KVCL_VIEWS", "yes", 1);
     pthread_barrier_init(&board_all, NULL, 2);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, whoever_asks_after_the_communicator_was_freed_is_told);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
+    return board_run(suite);
 }

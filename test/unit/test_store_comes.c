@@ -14,8 +14,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define LONG_NS      (60 * KVCL_NS_PER_SEC)
-#define TAKEN(_call) ck_assert_msg((_call) == KVCL_OK, "%s", kvcl_last_error())
+#define LONG_NS (60 * KVCL_NS_PER_SEC)
 
 enum { MOVES, COMES, ABSENT, RANKS }; /* MOVES: its shards seem to move, so it takes no rank by itself */
 
@@ -37,24 +36,19 @@ static kvcl_status_t open_store(rank_t *r, uint64_t flags)
 
 static void *begin(void *arg)
 {
-    const int          me    = *(int *)arg;
-    rank_t             *r    = &ranks[me];
-    kvcl_oob_t         oob   = {sizeof(oob), me, RANKS, board_set, board_get, board_fence, arg};
-    kvcl_init_params_t init  = KVCL_INIT_PARAMS_INIT;
-    uint64_t           flags = 1;
+    const int me    = *(int *)arg;
+    rank_t    *r    = &ranks[me];
+    uint64_t  flags = 1;
 
-    init.oob  = &oob;
-    init.path = "loop";
-    TAKEN(kvcl_init(&init, &r->ctx));
-    TAKEN(kvcl_comm_world(r->ctx, &r->world));
-    TAKEN(kvcl_comm_agree(r->world, &flags, LONG_NS)); /* all have a view */
-    TAKEN(open_store(r, 0));
+    r->ctx = board_join(arg, RANKS, "loop", 0, &r->world);
+    BOARD_OK(kvcl_comm_agree(r->world, &flags, LONG_NS)); /* all have a view */
+    BOARD_OK(open_store(r, 0));
     return NULL;
 }
 
 static void *come(void *arg)
 {
-    TAKEN(open_store(&ranks[*(int *)arg], KVCL_STORE_JOIN));
+    BOARD_OK(open_store(&ranks[*(int *)arg], KVCL_STORE_JOIN));
     return NULL;
 }
 
@@ -65,20 +59,6 @@ static void *end(void *arg)
     return NULL;
 }
 
-static void all_do(void *(*what)(void *))
-{
-    static int ids[RANKS] = {MOVES, COMES, ABSENT};
-    pthread_t  threads[RANKS];
-    int        i;
-
-    for (i = 0; i < RANKS; ++i) {
-        ck_assert_int_eq(pthread_create(&threads[i], NULL, what, &ids[i]), 0);
-    }
-    for (i = 0; i < RANKS; ++i) {
-        pthread_join(threads[i], NULL);
-    }
-}
-
 static void closing(const rank_t *r, bool is)
 {
     kvcl_lock(r->ctx);
@@ -86,12 +66,16 @@ static void closing(const rank_t *r, bool is)
     kvcl_unlock(r->ctx);
 }
 
-/* Until its shards have moved to the others that are left. */
 static void forget(const rank_t *r, uint32_t rank)
 {
     kvcl_lock(r->ctx);
     kvcl_store_rank_failed(r->store, rank);
     kvcl_unlock(r->ctx);
+}
+
+/* Until its shards have moved to those that are left. */
+static void wait_settled(const rank_t *r)
+{
     ck_assert(kvcl_rounds_wait_settled(r->store, kvcl_deadline_after(LONG_NS)));
 }
 
@@ -135,13 +119,12 @@ START_TEST(a_rank_without_the_store_is_asked_again)
     int          me     = COMES;
     pthread_t    thread;
 
-    all_do(begin);
+    board_do(RANKS, begin);
     kvcl_store_close(ranks[COMES].store);
-    kvcl_lock(moves->ctx);
-    kvcl_store_rank_failed(moves->store, COMES);
-    kvcl_unlock(moves->ctx);
+    forget(moves, COMES);
     forget(absent, COMES);
-    ck_assert(kvcl_rounds_wait_settled(moves->store, kvcl_deadline_after(LONG_NS)));
+    wait_settled(absent);
+    wait_settled(moves);
     kvcl_lock(moves->ctx);
     moves->store->views->over = false;
     kvcl_unlock(moves->ctx);
@@ -153,16 +136,14 @@ START_TEST(a_rank_without_the_store_is_asked_again)
     kvcl_lock(moves->ctx);
     ck_assert_uint_ne(moves->store->views->moves.ranks[COMES].incarnation, 0);
     kvcl_unlock(moves->ctx);
-    all_do(end);
+    board_do(RANKS, end);
 }
 END_TEST
 
 int main(void)
 {
-    Suite   *suite = suite_create("ranks that come to a store");
-    TCase   *tcase = tcase_create("come");
-    SRunner *runner;
-    int     failed;
+    Suite *suite = suite_create("ranks that come to a store");
+    TCase *tcase = tcase_create("come");
 
     setenv("KVCL_VIEWS", "yes", 1);
     setenv("KVCL_TIMEOUT", "60", 1);
@@ -170,9 +151,5 @@ int main(void)
     tcase_set_timeout(tcase, 180);
     tcase_add_test(tcase, a_rank_without_the_store_is_asked_again);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
+    return board_run(suite);
 }

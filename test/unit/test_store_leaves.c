@@ -12,9 +12,8 @@
 
 #include <stdlib.h>
 
-#define LONG_NS      (60 * KVCL_NS_PER_SEC)
-#define SHORT_NS     (2 * KVCL_NS_PER_SEC)
-#define TAKEN(_call) ck_assert_msg((_call) == KVCL_OK, "%s", kvcl_last_error())
+#define LONG_NS  (60 * KVCL_NS_PER_SEC)
+#define SHORT_NS (2 * KVCL_NS_PER_SEC)
 
 typedef struct rank {
     kvcl_context_h ctx;
@@ -25,20 +24,14 @@ static rank_t ranks[2];
 
 static void *begin(void *arg)
 {
-    const int           me    = *(int *)arg;
-    rank_t              *r    = &ranks[me];
-    kvcl_oob_t          oob   = {sizeof(oob), me, 2, board_set, board_get, board_fence, arg};
-    kvcl_init_params_t  init  = KVCL_INIT_PARAMS_INIT;
+    rank_t              *r    = &ranks[*(int *)arg];
     kvcl_store_params_t p     = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = 256};
     uint64_t            flags = 1;
     kvcl_comm_h         world;
 
-    init.oob  = &oob;
-    init.path = "loop";
-    TAKEN(kvcl_init(&init, &r->ctx));
-    TAKEN(kvcl_comm_world(r->ctx, &world));
-    TAKEN(kvcl_comm_agree(world, &flags, LONG_NS)); /* both have a view */
-    TAKEN(kvcl_store_open(world, &p, &r->store));
+    r->ctx = board_join(arg, 2, "loop", 0, &world);
+    BOARD_OK(kvcl_comm_agree(world, &flags, LONG_NS)); /* both have a view */
+    BOARD_OK(kvcl_store_open(world, &p, &r->store));
     return NULL;
 }
 
@@ -59,20 +52,20 @@ START_TEST(a_rank_that_still_comes_waits_for_no_shards)
     const rank_t       *r = &ranks[0];
     kvcl_store_views_t was;
 
-    board_both(begin);
+    board_do(2, begin);
     kvcl_lock(r->ctx);
     was                   = *r->store->views;
     r->store->views->view = 0;
     r->store->views->over = false;
     kvcl_unlock(r->ctx);
-    TAKEN(leaves(r));
+    BOARD_OK(leaves(r));
     kvcl_lock(r->ctx);
     ck_assert_uint_eq(r->store->draining, 0);
     ck_assert_uint_eq(r->store->views->moves.ranks[0].leaves, 0);
     r->store->views->view = was.view;
     r->store->views->over = was.over;
     kvcl_unlock(r->ctx);
-    board_both(end);
+    board_do(2, end);
 }
 END_TEST
 
@@ -80,7 +73,7 @@ START_TEST(the_mark_of_another_process_does_not_count)
 {
     const rank_t *r = &ranks[0], *other = &ranks[1];
 
-    board_both(begin);
+    board_do(2, begin);
     kvcl_lock(other->ctx);
     other->store->views->moves.ranks[1].leaves = true; /* it says so in its answer, */
     other->store->incarnation                  = (other->store->incarnation == 7) ? 8 : 7; /* as this process */
@@ -90,16 +83,14 @@ START_TEST(the_mark_of_another_process_does_not_count)
     ck_assert_uint_eq(r->store->views->moves.ranks[0].leaves, 1); /* it has had the answer */
     ck_assert_uint_eq(r->store->views->moves.ranks[1].leaves, 0);
     kvcl_unlock(r->ctx);
-    board_both(end);
+    board_do(2, end);
 }
 END_TEST
 
 int main(void)
 {
-    Suite   *suite = suite_create("ranks that leave a store");
-    TCase   *tcase = tcase_create("leave");
-    SRunner *runner;
-    int     failed;
+    Suite *suite = suite_create("ranks that leave a store");
+    TCase *tcase = tcase_create("leave");
 
     setenv("KVCL_VIEWS", "yes", 1);
     pthread_barrier_init(&board_all, NULL, 2);
@@ -107,9 +98,5 @@ int main(void)
     tcase_add_test(tcase, a_rank_that_still_comes_waits_for_no_shards);
     tcase_add_test(tcase, the_mark_of_another_process_does_not_count);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
+    return board_run(suite);
 }

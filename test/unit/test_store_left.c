@@ -51,7 +51,7 @@ static void *rank_main(void *arg)
 START_TEST(a_store_left_open_keeps_no_memory)
 {
     pthread_barrier_init(&board_all, NULL, RANKS);
-    board_both(rank_main);
+    board_do(RANKS, rank_main);
     pthread_barrier_destroy(&board_all);
 }
 END_TEST
