@@ -1,6 +1,7 @@
 #!/bin/sh
 # The simulator must detect each deliberate bug within 10,000 seeds (sim_dir: or in a seed that it remembers), and the
 # seed that detects it must replay to the same sentence. A simulator that detects nothing proves nothing.
+# TEST_TIMEOUT: 1800
 set -eu
 dir=${top_builddir:?}/test/sim
 failed=0
