@@ -8,7 +8,7 @@ GUEST_DEVICES=2
 . "${top_srcdir:?}/test/guest/host.sh"
 . "${top_srcdir:?}/test/guest/programs.sh"
 
-judged='perf replay conform churn replay_kill'
+judged='replay conform churn replay_kill' # perf: run_one.sh, and between two ports run_two.sh
 
 if [ $# = 0 ]; then
   [ "${TEST_RING:-night}" = night ] || skip 'it takes minutes, and runs at night only (TEST_RING=night)'
