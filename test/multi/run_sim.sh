@@ -105,6 +105,21 @@ $sim --requests 1000 --prefill 16 --json >"$tmp/out"
 many=$(field queue_s)
 holds "fewer nodes have longer queues" "$few > 2 * $many"
 
+# The pieces of a request that is refused in the queue are wasted: a run takes these seconds more. Short ones with
+# earlier deadlines overtake the long one, piece by piece, until its own is lost.
+awk 'BEGIN { print "arrival,in,out"
+  for (i = 0; i < 300; ++i) printf "%.2f,4096,2\n", 0.1 + 0.55 * i }' </dev/null >"$tmp/short.csv"
+sed '1a 0,100000,2' "$tmp/short.csv" >"$tmp/long.csv"
+overtake="$sim --prefill 1 --decode 1 --chunk 4096 --policy prefill=load,queue=edf:refuse=1 --ttft 1 --ttft-own 5"
+$overtake --trace "$tmp/short.csv" --json >"$tmp/out"
+holds "nothing is wasted without it" "$(field wasted_s) == 0"
+short=$(field prefill_total_s)
+says "one is refused in the queue" 0 '"late": [{]"n": 1,' $overtake --trace "$tmp/long.csv" --json
+wasted=$(field wasted_s)
+holds "it had begun" "$wasted > 0.5"
+holds "its pieces are wasted" "$(field prefill_total_s) - $wasted - $short < 0.01"
+holds "no more than its pieces" "$(field prefill_total_s) - $wasted - $short > -0.01"
+
 # Instances that die, join and slow down: only what was on the dead one is lost.
 $sim --requests 2000 --speed 3 --fault die:3@100,join:5@50,slow:1:3@20 --detect 2 --json >"$tmp/out"
 holds "few are lost" "$(field lost) > 0 && $(field lost) < 80"

@@ -68,6 +68,18 @@ static void queue_remove(sim_t *sim, sim_inst_t *inst, uint32_t at)
     }
 }
 
+/* The queue policy has refused it: its pieces so far are wasted. */
+static void refuse_late(sim_t *sim, uint32_t request)
+{
+    sim_run_t *r = &sim->runs[request];
+
+    if (r->start >= 0) {
+        sim->totals.wasted_s += r->seconds - r->left;
+    }
+    r->reason = KVCL_SCHED_REASON_LATE;
+    sim_ended(sim, request, SIM_LATE);
+}
+
 /* The queue policy's next: SIM_NONE if none. Those that it refuses have ended. */
 static uint32_t choose(sim_t *sim, uint32_t id)
 {
@@ -88,8 +100,7 @@ static uint32_t choose(sim_t *sim, uint32_t id)
         sim->late[i] = inst->queue[sim->late[i]]; /* indices change as they are taken out */
     }
     for (i = 0; i < n_late; ++i) {
-        sim->runs[sim->late[i]].reason = KVCL_SCHED_REASON_LATE;
-        sim_ended(sim, (uint32_t)sim->late[i], SIM_LATE);
+        refuse_late(sim, (uint32_t)sim->late[i]);
     }
     return request;
 }

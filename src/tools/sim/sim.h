@@ -99,7 +99,7 @@ typedef struct sim_run {
     uint32_t    fetch_tokens;
     double      arrival;
     double      ready;        /* when its transfers will have ended, as far as is known */
-    double      start;        /* of its prefill; 0: not yet */
+    double      start;        /* of its prefill; -1: not yet */
     double      seconds;      /* of its prefill */
     double      left;         /* of these, to do */
     double      fetch_s;
@@ -170,7 +170,7 @@ typedef struct sim_totals {
     uint64_t evicted;
     uint64_t again;                   /* decided again, after a death */
     double   prefill_s;
-    double   wasted_s;
+    double   wasted_s;                /* of these, of requests that were refused later */
     uint64_t left_out;
 } sim_totals_t;
 
