@@ -119,6 +119,8 @@ wasted=$(field wasted_s)
 holds "it had begun" "$wasted > 0.5"
 holds "its pieces are wasted" "$(field prefill_total_s) - $wasted - $short < 0.01"
 holds "no more than its pieces" "$(field prefill_total_s) - $wasted - $short > -0.01"
+$overtake --trace "$tmp/long.csv" --log "$tmp/log" >"$tmp/out"
+holds "the scheduler is told that it has ended" "$(grep -c '^f ' "$tmp/log") == 301"
 
 # Instances that die, join and slow down: only what was on the dead one is lost.
 $sim --requests 2000 --speed 3 --fault die:3@100,join:5@50,slow:1:3@20 --detect 2 --json >"$tmp/out"

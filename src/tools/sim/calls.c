@@ -177,6 +177,17 @@ void sim_call_finished(sim_t *sim, uint32_t request)
     }
 }
 
+void sim_call_given_up(sim_t *sim, uint32_t request)
+{
+    kvcl_sched_measured_t m = KVCL_SCHED_MEASURED_INIT;
+
+    m.id    = request + UINT64_C(1);
+    m.klass = sim->work->requests[request].klass;
+    if (good(sim, kvcl_sched_finished(sim->sched, sim->now, &m))) {
+        log_measured(sim->config->log, LOG_FINISHED, sim->now, &m);
+    }
+}
+
 void sim_call_gone(sim_t *sim, uint32_t inst)
 {
     if (good(sim, kvcl_sched_gone(sim->sched, sim->now, inst))) {

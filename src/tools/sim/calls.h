@@ -17,6 +17,7 @@ bool sim_call_order(sim_t *sim, uint32_t inst, size_t *next_p, size_t *n_late_p)
 void sim_call_prefill_done(sim_t *sim, uint32_t request);
 void sim_call_first_token(sim_t *sim, uint32_t request);
 void sim_call_finished(sim_t *sim, uint32_t request);
+void sim_call_given_up(sim_t *sim, uint32_t request); /* it was refused in a queue */
 void sim_call_gone(sim_t *sim, uint32_t inst);
 
 #endif

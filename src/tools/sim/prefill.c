@@ -78,6 +78,7 @@ static void refuse_late(sim_t *sim, uint32_t request)
     }
     r->reason = KVCL_SCHED_REASON_LATE;
     sim_ended(sim, request, SIM_LATE);
+    sim_call_given_up(sim, request);
 }
 
 /* The queue policy's next: SIM_NONE if none. Those that it refuses have ended. */
