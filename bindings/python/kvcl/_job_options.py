@@ -9,8 +9,9 @@ from ._options import Option, bytes_of, number, read, text
 OPTIONS = (
     Option("rendezvous", None, "tcp://host:port where the ranks of the job meet; without it, and without "
            "KVCL_RENDEZVOUS, the process is a job of its own", kind=text),
-    Option("size", None, "the number of ranks of the job, kvcl_serve's included", kind=number),
-    Option("rank", None, "this process's rank; without it ranks are given in order of arrival", kind=number),
+    Option("size", None, "the number of ranks of the job, kvcl_serve's included", kind=number, least=1, most=65536),
+    Option("rank", None, "this process's rank; without it ranks are given in order of arrival", kind=number,
+           most=65535),
     Option("secret_file", None, "a file (mode 0600) with the job's secret", kind=text),
     Option("store", None, "the file that kvcl_serve --clients writes: the process is no rank of its job, and uses its "
            "store through it; instead of rendezvous and pool", kind=text),
@@ -18,7 +19,7 @@ OPTIONS = (
            kind=bytes_of),
     Option("block", 0, "bytes of a block of the pool; 0: what the engine stores at first", kind=bytes_of),
     Option("nvme", None, "/path/of/a/file:size, a second tier for the pool", kind=text),
-    Option("replicas", 0, "copies of each block; 0: the largest number that a rank of the job gives"),
+    Option("replicas", 0, "copies of each block; 0: the largest number that a rank of the job gives", most=4),
     Option("salt", "", "engines find each other's blocks only if their salts are equal"),
     Option("timeout", 5.0, "seconds after which a call gives up and answers as if nothing were stored"),
     Option("connect", 10.0, "seconds for which the engine's start waits for the store; later it continues without, and "
@@ -31,6 +32,8 @@ def options(who: str, given: Mapping[str, Any], more: Sequence[Option] = ()) -> 
     found = SimpleNamespace(**read(who, (*OPTIONS, *more), given))
     if found.nvme and not found.pool:
         raise ValueError(f"{who}: option nvme needs pool: it is a second tier of this process's pool")
+    if found.rank is not None and found.size is not None and found.rank >= found.size:
+        raise ValueError(f"{who}: option rank is {found.rank}: with size {found.size}, ranks are 0 to {found.size - 1}")
     if found.store:
         for name in ("pool", "rendezvous", "size", "rank", "replicas"):
             if getattr(found, name):

@@ -6,7 +6,8 @@ import os
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-LONGEST = 1e6  # seconds
+LONGEST = 1e6      # seconds
+MOST = 2**63 - 1   # of a whole number
 
 
 def bytes_of(value: Any) -> int:
@@ -31,7 +32,7 @@ def number(value: Any) -> int:
     """A whole number, at least 0; also as a string."""
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
-    if not _is_number(value) or not 0 <= value < 2**63 or int(value) != value:
+    if not _is_number(value) or not 0 <= value <= MOST or int(value) != value:
         raise ValueError("a number is needed, at least 0, without a fraction")
     return int(value)
 
@@ -55,19 +56,23 @@ def text(value: Any) -> str:
 @dataclasses.dataclass(frozen=True)
 class Option:
     """One option. choices: what it may be. kind reads a value that was given, and raises ValueError; without it the
-    default says the type: text, a whole number, or seconds."""
+    default says the type: text, a whole number, or seconds. least, most: of whole numbers."""
 
     name: str
     default: Any
     help: str
     choices: Tuple[str, ...] = ()
     kind: Optional[Callable[[Any], Any]] = None
+    least: int = 0
+    most: int = MOST
 
     def read(self, given: Any) -> Any:
         kind = self.kind or {str: text, int: number, float: seconds}[type(self.default)]
         value = kind(given)
         if self.choices and value not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)} is possible")
+        if isinstance(value, int) and not self.least <= value <= self.most:
+            raise ValueError(f"{self.least} to {self.most} are possible")
         return value
 
 

@@ -21,7 +21,7 @@ from ._options import Option
 
 _os: Any = os  # eventfd: the type stubs of mypy 1.0 lack it
 WHO = "kvcl.lmcache"
-OPTIONS = (Option("threads", 2, "threads that run LMCache's batches"),)
+OPTIONS = (Option("threads", 2, "threads that run LMCache's batches", least=1, most=64),)
 
 # Of a batch: its parts are run by several threads, each by one that copies all of it itself. Some more parts than
 # threads, since one of them begins later.
@@ -64,8 +64,6 @@ class Client:
     def __init__(self, **given: Any) -> None:
         found = options(WHO, given, OPTIONS)
         first = block_is_first(WHO, found, "LMCache's chunk")
-        if not 1 <= found.threads <= 64:
-            raise ValueError(f"{WHO}: option threads is {found.threads}: 1 to 64 are possible")
         self._salt = found.salt.encode()
         self._job = Job(WHO, found)
         self._fd: int = _os.eventfd(0, _os.EFD_CLOEXEC | _os.EFD_NONBLOCK)

@@ -51,6 +51,12 @@ def test_options_are_read_with_units_and_defaults():
     ({"pool": 1, "replicas": 1 << 64}, ["replicas", "a number"]),
     ({"pool": 1, "xyz": 1}, ["no option 'xyz': there are rendezvous, size"]),
     ({"pool": 1, "salt": 3}, ["salt", "string"]),
+    ({"pool": "9999999999T"}, ["pool", "'9999999999T'", "are possible"]),
+    ({"pool": 1, "block": 1 << 63}, ["block", "are possible"]),
+    ({"pool": 1, "replicas": 5}, ["replicas is 5", "0 to 4 are possible"]),
+    ({"rendezvous": "tcp://a:1", "size": 0}, ["size is 0", "1 to 65536"]),
+    ({"rendezvous": "tcp://a:1", "size": 70000}, ["size is 70000", "1 to 65536"]),
+    ({"rendezvous": "tcp://a:1", "size": 2, "rank": 2}, ["rank is 2", "with size 2, ranks are 0 to 1"]),
     ({"nvme": "/x:1G"}, ["nvme", "pool"]),
     ({}, ["pool", "rendezvous"]),
 ])

@@ -18,6 +18,10 @@ from .._keys import key_from_bytes
 from .._options import Option
 
 MEMORY = "kvcl.vllm tier"
+OPTIONS = (
+    Option("threads", 2, "threads that copy chunks", least=1, most=64),
+    Option("model", "", "the name by which engines know that they run the same weights; default: vLLM's"),
+)
 
 
 class Ended(NamedTuple):
@@ -133,10 +137,4 @@ class TierJobs:
 
 def options_of(given: Any) -> Any:
     """The tier's options, checked."""
-    found = options("kvcl.vllm tier", given, (
-        Option("threads", 2, "threads that copy chunks"),
-        Option("model", "", "the name by which engines know that they run the same weights; default: vLLM's"),
-    ))
-    if not 1 <= found.threads <= 64:
-        raise ValueError(f"kvcl.vllm tier: option threads is {found.threads}: 1 to 64 are possible")
-    return found
+    return options("kvcl.vllm tier", given, OPTIONS)
