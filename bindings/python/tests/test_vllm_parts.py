@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import random
 import signal
 import subprocess
@@ -9,8 +10,9 @@ import sys
 
 import kvcl
 import pytest
+from kvcl._client import TEXT_MAX
 from kvcl._job import Job
-from kvcl.vllm import _fields, _options, _pages
+from kvcl.vllm import _fields, _options, _pages, _tier_jobs
 from kvcl.vllm._link import Link
 from kvcl.vllm._lookups import Lookups
 from kvcl.vllm._plan import Load, Plan, Save, part_name
@@ -35,7 +37,11 @@ def test_options_have_defaults_and_are_listed():
     read = _options.read({"store": "/s", "timeout": 3, "min_tokens": 5.0})
     assert (read["load"], read["save"], read["timeout"], read["min_tokens"]) == ("auto", "prompt", 3.0, 5)
     printed = subprocess.run([sys.executable, "-m", "kvcl.vllm"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert all(f"\n{option.name} " in "\n" + printed for option in _options.OPTIONS)
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../contrib/doc/vllm")) as file:
+        page = file.read()
+    for option in _options.OPTIONS:
+        assert f"\n{option.name} " in "\n" + printed and f"\n    {option.name} " in page, option.name
+    assert all(f"\n    {option.name} " in page for option in _tier_jobs.OPTIONS)
 
 
 @pytest.mark.parametrize("given, sentence", [
@@ -49,6 +55,14 @@ def test_options_have_defaults_and_are_listed():
     ({"store": 5}, "option store is 5: a string is needed"),
     ({}, "option store is missing"),
     ({"store": "/a,,/b"}, "option store is missing"),
+    ({"store": "/a, none"}, "option store is '/a, none': none and files exclude each other"),
+    ({"store": "none", "handover": "store"}, "option store is none: handover store needs one"),
+    ({"store": "/s", "path": "udp"}, "option path is 'udp': one of auto, shm, tcp, rdma is possible"),
+    ({"store": "/s", "timeout": float("nan")}, "option timeout is nan: seconds are needed"),
+    ({"store": "/s", "timeout": 1 << 2000}, "seconds are needed, above 0, at most 1000000"),
+    ({"store": "/s", "min_tokens": -1}, "option min_tokens is -1: a number is needed, at least 0"),
+    ({"store": "/s", "load": ["sync"]}, "option load is .*: a string is needed"),
+    ({5: 1, "store": "/s"}, "no option 5"),
 ])
 def test_wrong_options_are_refused_by_name(given, sentence):
     with pytest.raises(ValueError, match=sentence.replace("?", r"\?").replace("+", r"\+")):
@@ -82,6 +96,18 @@ def test_what_differs_is_named():
     assert _fields.explain(own, [other, own]) is None
     assert _fields.explain(own, [_fields.text(dict(FIELDS, dtype="x"), "another tenant"), "no json", "[]", '"x"',
                                  json.dumps({"form": "lmcache"})]) is None
+
+
+def test_an_introduction_fits_whatever_names_an_engine_has():
+    fields = dict(FIELDS, revision="")
+    assert _fields.introduction(fields, "t") == _fields.text(fields, "t")
+    longer = dict(fields, model="/models/" + "m" * 4000)
+    said = _fields.introduction(longer, "t" * 2000)
+    assert len(said) <= TEXT_MAX and said == _fields.introduction(longer, "t" * 2000)
+    assert _fields.explain(said, [_fields.introduction(dict(longer, dtype="x"), "t" * 2000)]) == \
+        "dtype is 'bf16' here and 'x' there"
+    assert _fields.explain(said, [_fields.introduction(longer, "u" * 2000)]) is None
+    assert "model is" in _fields.explain(said, [_fields.introduction(dict(longer, model="n" * 4000), "t" * 2000)])
 
 
 def test_a_tenants_secret_is_a_file(tmp_path):
@@ -136,8 +162,8 @@ def test_each_head_is_saved_once_and_held_by_whoever_needs_it():
             slices, saves = _pages.share(heads, tp, rank, parts, False)
             assert len(slices) == parts
             saved += slices if saves else []
-        assert sorted(saved) == list(range(heads)) and _pages.slices(heads, tp, False) == heads
-    assert _pages.share(8, 4, 3, 1, True) == ([3], True) and _pages.slices(8, 4, True) == 4
+        assert sorted(saved) == list(range(heads)) 
+    assert _pages.share(8, 4, 3, 1, True) == ([3], True)
 
 
 # ---- the plan ----
@@ -389,8 +415,9 @@ def test_a_link_changes_to_another_rank_when_its_own_is_killed_or_silent(home, t
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     servers = [Server(tmp_path / name) for name in ("one", "two")]
-    options = {**_options.read({"store": f"{tmp_path}/no, {servers[0].file},{servers[1].file}"}), "retry": 0.05,
-               "match_timeout": 0.4}
+    (tmp_path / "other").write_bytes(b"\xff no address\n")
+    files = [f"{tmp_path}/no", f" {servers[0].file}", servers[1].file, f"{tmp_path}/other"]
+    options = {**_options.read({"store": ",".join(files)}), "retry": 0.05, "match_timeout": 0.4}
     link = Link(options, logging.getLogger("test"), _fields.text(FIELDS, ""))
 
     def connected(times):

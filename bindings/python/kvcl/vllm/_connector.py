@@ -107,11 +107,14 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._loads, self._saves = transfer.is_kv_consumer, transfer.is_kv_producer
         self._hybrid = bool(self._engine.windows)
         self._by_layer = self._options["by_layer"] == "yes" and not self._hybrid
-        self._may_wait = self._waits_are_safe(vllm_config, role) and not self._hybrid
+        self._may_wait = self._waits_are_safe(vllm_config, role)
+        if self._hybrid and self._options["by_layer"] == "yes" and role == KVConnectorRole.SCHEDULER:
+            logger.warning("KVCL: by_layer is yes, which a model with sliding windows does not allow: blocks are moved "
+                           "whole")
         self._overlap = bool(vllm_config.scheduler_config.async_scheduling)  # of steps
         self._layer_of = {name: index for index, name in enumerate(self._engine.layers)}
         secret = _fields.tenant_secret(self._options["tenant_secret_file"])
-        self._text = _fields.text(self._engine.fields, self._options["tenant"])
+        self._text = _fields.introduction(self._engine.fields, self._options["tenant"])
         self._base = _fields.root(self._engine.fields, self._options["tenant"], secret)
         self._transfers: Optional[Transfers] = None
         if self._engine.why:
@@ -142,16 +145,19 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     def _waits_are_safe(self, vllm_config: Any, role: KVConnectorRole) -> bool:
         """With asynchronous scheduling vLLM has begun the next step when it learns that a load of this one failed. It
         computes the blocks again, but keeps the token that the next step made out of blocks that were not there. With
-        several ranks, those whose loads went well would save what they compute with the others' failed blocks."""
-        if self._engine.tp > 1:
-            if self._options["load"] == "sync" and role == KVConnectorRole.SCHEDULER:
-                logger.warning("KVCL: load is sync, which an engine of one rank only can do: loads are async")
-            return False
-        if not vllm_config.scheduler_config.async_scheduling or self._options["load_errors"] == "fail":
+        several ranks, those whose loads went well would save what they compute with the others' failed blocks. With
+        several groups of layers vLLM computes all of a request if one of its blocks failed."""
+        if self._hybrid:
+            why, instead = "a model with sliding windows does not allow", ""
+        elif self._engine.tp > 1:
+            why, instead = "an engine of several ranks does not allow", ""
+        elif vllm_config.scheduler_config.async_scheduling and self._options["load_errors"] != "fail":
+            why, instead = ("asynchronous scheduling does not allow",
+                            ". Give --no-async-scheduling, or load_errors fail")
+        else:
             return True
         if self._options["load"] == "sync" and role == KVConnectorRole.SCHEDULER:
-            logger.warning("KVCL: load is sync, which asynchronous scheduling does not allow: loads are async. Give "
-                           "--no-async-scheduling, or load_errors fail")
+            logger.warning("KVCL: load is sync, which %s: loads are async%s", why, instead)
         return False
 
     def _keys(self, names: List[bytes]) -> List[bytes]:

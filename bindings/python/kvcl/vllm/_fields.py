@@ -4,20 +4,35 @@ Keys begin with a root made from all fields, the tenant and its secret. So engin
 of each other, and explain() says why. Pure, but for the tenant's secret file.
 """
 
+import hashlib
 import json
 import struct
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import kvcl
+from .._client import TEXT_MAX
 
 FORM = "kvcl.vllm/1"
+LONG = 64  # characters of a value
 
 Fields = Dict[str, Any]
 
 
 def text(fields: Fields, tenant: str) -> str:
-    """How an engine introduces itself to those that come later (StoreClient's text)."""
+    """All fields, of which keys are made."""
     return json.dumps({"form": FORM, "tenant": tenant, **fields}, sort_keys=True)
+
+
+def introduction(fields: Fields, tenant: str) -> str:
+    """text() for engines that connect later (StoreClient's text). If it is too long, long values are hashes in it."""
+    def short(value: Any) -> Any:
+        said = str(value)
+        return value if len(said) <= LONG else f"sha256 {hashlib.sha256(said.encode()).hexdigest()[:32]}"
+
+    whole = text(fields, tenant)
+    if len(whole) <= TEXT_MAX:
+        return whole
+    return text({name: short(value) for name, value in fields.items()}, short(tenant))
 
 
 def root(fields: Fields, tenant: str, secret: bytes = b"") -> bytes:

@@ -104,6 +104,8 @@ def engine(config: Any, kv_config: Any, options: Any, tp_rank: int) -> Engine:
     windows = tuple(_window(group.kv_cache_spec) for group in groups)
     if any(windows) or len(windows) > 1:
         fields["groups"] = [[window, len(group.layer_names)] for window, group in zip(windows, groups)]
+        if not why and options["store"] == "none":
+            why = "option store is none, and a model with sliding windows shares blocks through a store only"
     layers = max((list(group.layer_names) for group in groups), key=lambda names: len(names))
     return Engine(why, fields, spec.block_size, heads, tp, tp_rank, by_heads, layers,
                   len(layers) * spec.page_size_bytes // spec.block_size,

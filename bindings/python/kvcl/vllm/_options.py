@@ -10,7 +10,7 @@ OPTIONS = (
            "Files of several ranks, with commas: the engine changes to another one when its own is lost or silent. "
            "none: no store, for prefill and decode apart with handover direct"),
     Option("secret_file", "", "the job's secret; default: KVCL_SECRET_FILE"),
-    Option("path", "", "auto, shm, tcp or rdma; default: KVCL_PATH"),
+    Option("path", "", "auto, shm, tcp or rdma; default: KVCL_PATH", ("auto", "shm", "tcp", "rdma")),
     Option("tenant", "", "engines of different tenants share no blocks"),
     Option("tenant_secret_file", "", "a file whose bytes are mixed into all keys: without it a tenant's keys can "
            "neither be found nor guessed"),
@@ -38,8 +38,13 @@ OPTIONS = (
 def read(given: Mapping[str, Any]) -> Dict[str, Any]:
     """The value of every option. ValueError names what is wrong."""
     out = _options.read("kv_connector_extra_config", OPTIONS, given)
-    if not all(one.strip() for one in out["store"].split(",")):
+    files = [one.strip() for one in out["store"].split(",")]
+    if not all(files):
         raise ValueError("option store is missing: name the file that kvcl_serve --clients writes")
+    if "none" in files and len(files) > 1:
+        raise ValueError(f"option store is {out['store']!r}: none and files exclude each other (./none is a file of "
+                         "that name)")
+    out["store"] = ",".join(files)
     if out["store"] == "none" and out["handover"] != "direct":
         raise ValueError("option store is none: handover store needs one")
     return out

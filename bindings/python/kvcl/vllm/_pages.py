@@ -70,8 +70,3 @@ def share(total_heads: int, tp: int, rank: int, parts: int, whole: bool) -> Tupl
         return list(range(rank * parts, (rank + 1) * parts)), True
     copies = tp // total_heads
     return [rank // copies], rank % copies == 0
-
-
-def slices(total_heads: int, tp: int, whole: bool) -> int:
-    """How many slices a block has over all ranks."""
-    return tp if whole else total_heads

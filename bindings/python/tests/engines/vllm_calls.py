@@ -84,6 +84,10 @@ class FullAttentionSpec:
     block_size, num_kv_heads, page_size_bytes, dtype = TOKENS, HEADS, HEADS * TOKENS * CONTENT * 2, torch.bfloat16
 
 
+class SlidingWindowSpec(FullAttentionSpec):
+    sliding_window = 40
+
+
 class Blocks:
     def __init__(self, ids):
         self.ids = ids
@@ -367,6 +371,23 @@ def other_calls(store):
         first.scheduler.shutdown()
 
 
+def option_calls(store):
+    """Options that do not apply to a model with sliding windows are not ignored in silence."""
+    def windows(config, kv):
+        kv.kv_cache_groups = [NS(kv_cache_spec=spec(), layer_names=LAYERS) for spec in (FullAttentionSpec,
+                                                                                       SlidingWindowSpec)]
+
+    lines = engine.Lines()
+    for options, said in (({"store": store.file, "by_layer": "yes"}, "by_layer is yes, which a model with sliding"),
+                          ({"store": store.file, "load": "sync"}, "load is sync, which a model with sliding windows"),
+                          ({"store": "none"}, "option store is none, and a model with sliding windows")):
+        lines.lines.clear()
+        fake = Fake("kv_both", other=windows, **options)
+        check(f"sliding windows: {said.partition(',')[0]}, and it says so", lines.having(said), lines.lines)
+        fake.worker.shutdown()
+        fake.scheduler.shutdown()
+
+
 def handover_calls():
     first, second = Fake("kv_producer", store="none"), Fake("kv_consumer", store="none", handover_timeout=5.0)
     first.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): first.worker.get_handshake_metadata()})
@@ -431,7 +452,8 @@ def late_lease_calls(store):
         one = request(f"d {turn}", 96, params, salt="another prompt" if turn else "prompt")
         tokens, failed, _ = second.run(one, into)
         check(f"a handover whose lease is read late, {turn}: it fails if it is of another prompt",
-              tokens and second.waited[-1] == (turn == 1) and failed == (set(into) if turn else set()), (tokens, failed))
+              tokens and second.waited[-1] == (turn == 1) and failed == (set(into) if turn else set()),
+              (tokens, failed))
         transfers.wait_saves()
         transfers.peers._check, transfers.wait_loads = late, waiting
     client = second.worker._link.ready()
@@ -513,6 +535,7 @@ def main():
     for options in ({"load": "sync"}, {"load": "sync", "by_layer": "yes"}, {"load": "sync", "load_errors": "fail"}):
         lost_calls(store, options)
     other_calls(store)
+    option_calls(store)
     handover_calls()
     late_lease_calls(store)
     event_calls()
