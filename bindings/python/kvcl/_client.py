@@ -20,6 +20,7 @@ TAG_REQUEST, TAG_REPLY = 1, 2
 HELLO, MATCH, EXISTS, GET, PUT, REMOVE = range(1, 7)
 KEYS_MAX = 4096  # of one request
 TEXT_MAX = 1024
+BLOCKS_MAX = 1 << 20  # of the server's buffer
 
 _REQUEST = struct.Struct("<IIQQQII")
 _REPLY = struct.Struct("<IiQQII")
@@ -158,7 +159,7 @@ class StoreClient:
                 except KvclError:
                     pass  # _advance() sees it
             hello.result
-        except KvclError:
+        except Exception:  # noqa: B902: also of a reply of another form
             self._comm = None
             raise
 
@@ -166,7 +167,11 @@ class StoreClient:
         text = self._text.encode()
         head = _REQUEST.pack(VERSION, HELLO, 0, 0, self._block_bytes, self._layers, len(text))
         _, body = yield from self._exchange(0, head + text, _BODY_MAX, timeout)
+        if len(body) < _WELCOME.size:
+            raise self._other_form()
         blocks, n, name = _WELCOME.unpack_from(body)
+        if blocks > BLOCKS_MAX:
+            raise self._other_form()
         self._free = collections.deque(range(blocks))
         self.buffer = name.rstrip(b"\0").decode("ascii")
         self.others = [one.decode(errors="replace") for one in bytes(body[_WELCOME.size:]).split(b"\0")[:n]]
@@ -263,9 +268,12 @@ class StoreClient:
                 if status != 0 and body_len == 0:
                     raise _ERRORS.get(status, KvclError)(bytes(reply[size - text_len:size]).decode(errors="replace"))
                 return value, body
-        if self._comm is comm:
-            self._comm = None
-        raise ProtocolError("the store's server sent a reply of another form: is it another version?")
+        raise self._other_form()
+
+    def _other_form(self) -> ProtocolError:
+        """The error of such a reply. The connection ends with it."""
+        self._comm = None
+        return ProtocolError("the store's server sent a reply of another form: is it another version?")
 
     def _ask(self, kind: int, keys: bytes, n: int, ids: bytes = b"", body_max: int = 0) -> Any:
         self._number += 1
@@ -277,6 +285,8 @@ class StoreClient:
         for first in range(0, n, KEYS_MAX):
             part = min(KEYS_MAX, n - first)
             found, _ = yield from self._ask(MATCH, keys[first * 32:(first + part) * 32], part)
+            if found > part:
+                raise self._other_form()
             hit += found
             if found < part:
                 break
@@ -287,6 +297,8 @@ class StoreClient:
         for first in range(0, len(keys), KEYS_MAX):
             part = keys[first:first + KEYS_MAX]
             _, body = yield from self._ask(EXISTS, b"".join(part), len(part), body_max=len(part))
+            if len(body) != len(part):
+                raise self._other_form()
             present += [one != 0 for one in body]
         return present
 
@@ -341,6 +353,8 @@ class StoreClient:
     def _request(self, kind: int, keys: List[bytes], taken: List[int]) -> Any:
         ids = struct.pack(f"<{len(taken)}I", *taken)
         _, body = yield from self._ask(kind, b"".join(keys), len(keys), ids, 4 * len(keys))
+        if len(body) != 4 * len(keys):
+            raise self._other_form()
         return [Status(one) for one in struct.unpack(f"<{len(keys)}i", body)]
 
     def _put_part(self, comm: Comm, keys: List[bytes], cache: Cache, ids: List[int], taken: List[int],

@@ -6,6 +6,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import kvcl
@@ -369,3 +370,40 @@ def test_bytes_that_are_no_request_end_that_client_only(server, connected, data)
             bad.wait(bad.match(keys(2)))
     assert client.wait(client.match(keys(2))) == 0
     assert server.process.poll() is None
+
+
+@pytest.mark.parametrize("wrong, value, body", [
+    (_client.HELLO, 0, b"x" * 71), (_client.HELLO, 0, struct.pack("<II64s", 1 << 21, 0, b"buffer")),
+    (_client.MATCH, 3, b""), (_client.EXISTS, 0, b"\1"), (_client.GET, 0, bytes(4))],
+    ids=["a short welcome", "a buffer of too many blocks", "more than were asked for", "bytes for one key",
+         "a status for one key"])
+def test_replies_of_another_form_end_the_connection(home, wrong, value, body):
+    """Of a server that has the secret, and answers for two keys as no kvcl_serve does."""
+    welcome = _client._WELCOME.pack(4, 0, b"buffer")
+
+    def serve():
+        try:
+            inter, buffer = theirs.world.accept(LIMIT), bytearray(1 << 16)
+            while True:
+                inter.recv_bytes(0, _client.TAG_REQUEST, buffer, timeout=LIMIT).wait()
+                _, kind, number, *_ = _client._REQUEST.unpack_from(buffer)
+                n, text = (value, body) if kind == wrong else (0, welcome)
+                inter.send_bytes(0, _client.TAG_REPLY,
+                                 _client._REPLY.pack(_client.VERSION, 0, number, n, len(text), 0) + text).wait()
+        except kvcl.KvclError:
+            pass
+
+    with kvcl.Context(boot="self") as theirs:
+        (home / "file").write_text(theirs.address)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with kvcl.Context(boot="self") as mine:
+            client = kvcl.StoreClient(mine, block_bytes=BLOCK)
+            cache = mine.cache("own", kvcl.Layout.bytes(2, BLOCK))
+            with pytest.raises(kvcl.ProtocolError, match="another form"):
+                client.connect(str(home / "file"), LIMIT)
+                client.wait({_client.MATCH: client.match, _client.EXISTS: client.exists,
+                             _client.GET: lambda names: client.get(names, cache, [0, 1])}[wrong](keys(2)))
+            assert not client.connected
+    thread.join(LIMIT)
+    assert not thread.is_alive()
