@@ -270,6 +270,10 @@ class Job:
 
         return self.call(False, body)
 
+    def clear(self) -> Optional[int]:
+        """Remove all blocks of the store, those of other programs too: how many copies; None: it has failed."""
+        return self.call(None, lambda o: o.store.clear(timeout=o.timeout))
+
     # ---- blocks of the engine's memory ----
 
     def get_blocks(self, keys: Sequence[bytes], name: str, blocks: Sequence[int]) -> List[bool]:

@@ -172,6 +172,11 @@ class Storage(Pools, HiCacheStorage):
             return False
         return all(self._job.put_values(self._keys(keys, "flat/"), tensors, [one.nbytes for one in tensors]))
 
+    def clear(self) -> bool:
+        """Remove all blocks of the store, those of other engines too. False: it cannot be done, as by a client of
+        kvcl_serve (option store), and the log says why."""
+        return self._job.clear() is not None
+
     def close(self) -> None:
         """Leave the job."""
         self._job.close()

@@ -570,7 +570,9 @@ def test_sglang_single_pages():
     out = memoryview(bytearray(1000))
     assert storage.get("a", out) is out and bytes(out) == bytes(value)
     assert storage.batch_get(["a"], None) == [None] and not storage.batch_set(["a"], [None])
+    assert storage.clear() and storage.get("a", out) is None
     storage.close()
+    assert not storage.clear()
 
 
 class States:

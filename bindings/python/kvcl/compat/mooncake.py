@@ -325,9 +325,8 @@ class MooncakeDistributedStore(Tensors):
 
     def remove_all(self, force: bool = False) -> int:
         """Remove all values of the store, those of other programs too; the number of blocks removed."""
-        if self._job is None:
-            return FAILED
-        return self._job.call(FAILED, lambda o: o.store.clear(timeout=o.timeout))
+        removed = self._job.clear() if self._job is not None else None
+        return FAILED if removed is None else removed
 
     # ---- inside ----
 
