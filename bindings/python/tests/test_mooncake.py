@@ -138,6 +138,10 @@ def test_without_a_store_calls_return_errors(monkeypatch):
     monkeypatch.setenv("MOONCAKE_KVCL", '{"blok": 1}')
     with pytest.raises(ValueError, match="'block'"):
         one.setup("host", "", 1 << 20)
+    for wrong in ("{block: 1M}", "[1]", "3"):
+        monkeypatch.setenv("MOONCAKE_KVCL", wrong)
+        with pytest.raises(ValueError, match="MOONCAKE_KVCL is .* an object is needed"):
+            one.setup("host", "", 1 << 20)
     monkeypatch.setenv("MOONCAKE_KVCL", "{}")
     assert one.setup({"local_hostname": "h", "global_segment_size": 1 << 20}) == 0
     assert one.put("a", bytes(9000)) == 0 and one.get("a") == bytes(9000)  # the first value gives the size of blocks

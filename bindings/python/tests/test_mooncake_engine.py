@@ -187,6 +187,19 @@ def test_peers_that_are_not_there(sides):
     assert a.engine.initialize("127.0.0.1", "", "tcp", "") == -1 and TransferEngine().register_memory(1, 1) == -1
 
 
+def test_an_engine_is_initialized_again_after_a_failure_and_after_its_end(sides):
+    a, _ = sides
+    one = TransferEngine()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert one.initialize(f"127.0.0.1:{taken.getsockname()[1]}", "a metadata server") == -1
+    for _ in range(2):
+        assert one.initialize("127.0.0.1") == 0
+        base = one.allocate_managed_buffer(4096)
+        name = f"127.0.0.1:{one.get_rpc_port()}"
+        assert base and a.engine.get_first_buffer_address(name) == base
+        one.close()
+
+
 def test_bytes_of_peers_are_checked():
     rows = [(4096, 100, b"abc"), (1 << 60, 7, b"")]
     packed = module.table_pack(rows)

@@ -78,6 +78,19 @@ def _replicas(config: Optional[ReplicateConfig]) -> int:
     return config.replica_num
 
 
+def _given() -> Dict[str, Any]:
+    """The options of MOONCAKE_KVCL. ValueError: it is no object of JSON."""
+    text = os.environ.get("MOONCAKE_KVCL", "{}")
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{WHO}: MOONCAKE_KVCL is {text!r}: {error}: an object is needed, such as "
+                         '{"block": "1M"}') from None
+    if not isinstance(given, dict):
+        raise ValueError(f'{WHO}: MOONCAKE_KVCL is {text!r}: an object is needed, such as {{"block": "1M"}}')
+    return given
+
+
 class BufferHandle(bytearray):
     """A value's bytes, with Mooncake's calls."""
 
@@ -113,7 +126,7 @@ class MooncakeDistributedStore(Tensors):
         if isinstance(local_hostname, dict):
             return self.setup(**local_hostname)
         self.close()
-        given = json.loads(os.environ.get("MOONCAKE_KVCL", "{}"))
+        given = _given()
         try:
             pool, _ = bytes_of(global_segment_size), bytes_of(local_buffer_size)
         except ValueError:

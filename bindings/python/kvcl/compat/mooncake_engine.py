@@ -167,7 +167,7 @@ class TransferEngine:
         self._local: List[Region] = []  # in the order of registration
         self._index = Regions()
         self._peers: Dict[str, _Peer] = {}
-        self._meeting: Dict[str, threading.Lock] = {}  # held by who connects to that peer
+        self._meeting: Dict[str, threading.Lock] = {}  # held while a thread connects to that peer
         self._notes: List[TransferNotify] = []
         self._batches: Dict[int, Tuple[List[Any], _Peer]] = {}
         self._last = 0
@@ -189,6 +189,7 @@ class TransferEngine:
         host, port = name_split(local_hostname)
         if metadata_server == "P2PHANDSHAKE" or not port:
             port = "0"
+        self._closing.clear()  # of a close() before, or of an initialize() that has failed
         try:
             self._context = Context(boot="self")
             self._door = self._context.listen(f"{host}:{port}")
@@ -224,6 +225,7 @@ class TransferEngine:
         context, self._context = self._context, None
         if context is not None:
             context.close()
+        self._local, self._index, self._peers, self._batches = [], Regions(), {}, {}
 
     def __del__(self) -> None:
         try:
