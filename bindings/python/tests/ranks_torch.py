@@ -306,6 +306,11 @@ def the_rest():
             dist.all_reduce(y, group=group)
             assert y.item() == first + (first + 1) % SIZE
     try:
+        dist.new_group(backend="kvcl", pg_options=object())
+        raise AssertionError("options were taken")
+    except TypeError as error:
+        assert "the kvcl backend has none" in str(error)
+    try:
         dist.all_reduce(torch.ones(4 + (RANK == 0)))
         raise AssertionError("other lengths were taken")
     except kvcl.InvalidParam:

@@ -129,8 +129,11 @@ def shrink(group: Any = None, timeout: Optional[float] = None) -> Elastic:
     return smaller
 
 
-def _create(opts: Any, _: Any) -> Elastic:
+def _create(opts: Any, pg_options: Any) -> Elastic:
     """A group: of the default group's context if that is KVCL's, else with one of its own."""
+    if pg_options is not None:
+        raise TypeError(f"pg_options is {type(pg_options).__name__!r}: the kvcl backend has none (the KVCL_* variables "
+                        "are its options)")
     ranks = list(opts.global_ranks_in_group)
     default = dist.group.WORLD if dist.is_initialized() else None
     if ranks and isinstance(default, Elastic):
