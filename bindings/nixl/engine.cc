@@ -100,7 +100,7 @@ nixl_status_t Engine::loadRemoteConnInfo(const std::string &remote_agent, const 
     return peers_.load(remote_agent, text);
 }
 
-/* Loading has begun to connect: whoever asks for a connection waits for it. An agent connects to itself here. */
+/* Loading has begun to connect, and this call waits for the connection. An agent connects to itself here. */
 nixl_status_t Engine::connect(const std::string &remote_agent)
 {
     if (remote_agent == localAgent) {

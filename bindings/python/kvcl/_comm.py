@@ -143,7 +143,7 @@ class Comm(_kvcl.Comm):
         return self._activate(list(ranks), timeout)
 
     def sync(self, timeout: Optional[float] = None) -> Tuple[int, List[int]]:
-        """Wait until this rank's view has all that this rank knows: failures, leavings, and those it has activated; in a
+        """Wait until this rank's view has all that this rank knows: failures, leavings, activations of its own; in a
         process that has joined, that a member has activated it. Returns the number of the view, and the ranks of this
         communicator that are no members. Local: the others need not call it."""
         return self._sync(timeout)

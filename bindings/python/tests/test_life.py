@@ -225,11 +225,13 @@ def run(code, **env):
 
 @pytest.mark.parametrize("code", [
     "import kvcl; c = kvcl.Context(boot='self')",
-    "import kvcl; c = kvcl.Context(boot='self'); v = c.alloc(4096).view()[1:]; r = c.world.recv_bytes(0, 1, bytearray(3))",
+    "import kvcl; c = kvcl.Context(boot='self'); v = c.alloc(4096).view()[1:]\n"
+    "r = c.world.recv_bytes(0, 1, bytearray(3))",
     "import kvcl, sys; c = kvcl.Context(boot='self'); r = c.world.recv_bytes(0, 1, bytearray(3)); sys.exit(0)",
     "import kvcl, threading\nc = kvcl.Context(boot='self'); r = c.world.recv_bytes(0, 1, bytearray(3))\n"
     "def f():\n try: r.wait()\n except kvcl.Canceled: pass\nthreading.Thread(target=f, daemon=True).start()",
-    "import kvcl, gc; c = kvcl.Context(boot='self'); c.me = c; c.cache('m', kvcl.Layout.bytes(4, 64)); del c; gc.collect()",
+    "import kvcl, gc; c = kvcl.Context(boot='self'); c.me = c; c.cache('m', kvcl.Layout.bytes(4, 64))\n"
+    "del c; gc.collect()",
 ], ids=["nothing closed", "views and requests", "sys.exit", "daemon thread", "cycle"])
 def test_leaving_python_without_closing(code):
     done = run(code)

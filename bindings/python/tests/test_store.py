@@ -60,9 +60,11 @@ def test_a_key_out_of_bytes_is_theirs_or_hashed():
     lambda s, k: s._post(kvcl.Request(), "list", None, (0, 0), None),
     lambda s, k: s._post(kvcl.Request(), "list", None, [0, 0, 1], None),
     lambda s, k: s._post(kvcl.Request(), "all_stats", None, (7,), None).wait(),
-    lambda s, k: s._post(kvcl.Request(), "nothing", None, (), None), lambda s, k: s._post(None, "clear", None, (0,), None),
+    lambda s, k: s._post(kvcl.Request(), "nothing", None, (), None),
+    lambda s, k: s._post(None, "clear", None, (0,), None),
     lambda s, k: s.value_keys_post([k, k]), lambda s, k: s.match_post([b"short"]), lambda s, k: s.match_post(None),
-    lambda s, k: s.put([k], s, [0], to=-1), lambda s, k: s.exclude(0), lambda s, k: s.exclude(7), lambda s, k: s.exclude("0"),
+    lambda s, k: s.put([k], s, [0], to=-1), lambda s, k: s.exclude(0), lambda s, k: s.exclude(7),
+    lambda s, k: s.exclude("0"),
 ])
 def test_what_makes_no_sense_raises_and_the_store_works_on(store, call):
     with pytest.raises((TypeError, ValueError, BufferError, kvcl.KvclError)):
@@ -215,7 +217,8 @@ def test_queries_are_awaited(store):
         assert [e.seq for e in await waiting][0] == first + 1
         assert await store.match_post(heads + [nowhere]) == store.match(heads + [nowhere]) == 4
         assert await store.exists_post([nowhere] + heads) == store.exists([nowhere] + heads) == [False] + [True] * 4
-        assert await store.value_sizes_post(keys + [nowhere]) == store.value_sizes(keys + [nowhere]) == [9000] * 4 + [None]
+        sizes = await store.value_sizes_post(keys + [nowhere])
+        assert sizes == store.value_sizes(keys + [nowhere]) == [9000] * 4 + [None]
         blocks = await store.value_keys_post(keys[0])
         assert blocks == store.value_keys(keys[0]) and len(blocks) == 4 and blocks[0] == heads[0]
         with pytest.raises(kvcl.NoSpace, match="the value has 4 blocks"):

@@ -10,8 +10,9 @@ Settings (pip's --config-settings NAME=VALUE):
     build      a folder where the same tree is configured and built already: nothing is compiled
 
 A wheel contains the package, libkvcl (kvcl/lib), the tools (kvcl/bin, and a console script for each), the scheduler's
-models (kvcl/share, where libkvcl looks beside itself) and the tools' man pages. hwloc, libcrypto, liburing and libmicrohttpd are the machine's: "make wheel" puts them inside, by auditwheel. The
-libraries of UCX stay outside in both kinds. Nothing links PMIx, CUDA and NCCL.
+models (kvcl/share, where libkvcl looks beside itself) and the tools' man pages. hwloc, libcrypto, liburing and
+libmicrohttpd are the machine's: "make wheel" puts them inside, by auditwheel. The libraries of UCX stay outside in both
+kinds. Nothing links PMIx, CUDA and NCCL.
 """
 
 import base64

@@ -74,7 +74,7 @@ def tp_key(key: str, rank: int) -> str:
 
 
 class Tensors:
-    """The calls. The class that inherits it has _put(), get_batch_buffers(), batch_get_into() and batch_put_from()."""
+    """The calls. The class that inherits it has _put(), batch_get_buffer(), batch_get_into() and batch_put_from()."""
 
     # ---- whole tensors ----
 

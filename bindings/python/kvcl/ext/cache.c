@@ -136,8 +136,8 @@ static PyObject *cache_view(PyObject *self, PyObject *args)
         return kvpy_raise(KVCL_ERR_OUT_OF_RANGE, "the cache has no such base");
     }
     if (kvcl_cache_kind(cache->handle) != KVCL_MEM_HOST) {
-        PyErr_SetString(PyExc_BufferError, "the cache is in a device's memory, which nobody here can look at: "
-                        "read() copies");
+        PyErr_SetString(PyExc_BufferError, "the cache is in a device's memory, which the host cannot view: use "
+                        "read(), which copies");
         return NULL;
     }
     return kvpy_obj_view(cache, ptr, (size_t)len);

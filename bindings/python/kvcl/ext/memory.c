@@ -109,7 +109,7 @@ static PyObject *mem_view(PyObject *self, PyObject *none)
 
     (void)none;
     if ((kvpy_obj_check(mem) == 0) && (kvcl_mem_kind_of(mem->handle) != KVCL_MEM_HOST)) {
-        PyErr_SetString(PyExc_BufferError, "it is a device's memory, which nobody here can look at");
+        PyErr_SetString(PyExc_BufferError, "it is a device's memory: the host cannot view it");
         return NULL;
     }
     return (kvpy_obj_check(mem) == 0) ? kvpy_obj_view(mem, kvcl_mem_addr(mem->handle), kvcl_mem_len(mem->handle))

@@ -62,7 +62,7 @@ class Elastic(Group):
         super().__init__(comm, context, timeout, joined)
         self.incarnation = incarnation  # of this process, in handles
         self._made: Dict[Tuple[int, ...], int] = {}  # communicators made by reconfigure(), of each list of ranks
-        self._base = comm  # of whose ranks handles tell
+        self._base = comm  # handles name its ranks
         self._past: List[Comm] = []
 
     # ---- local: no message is sent ----

@@ -10,8 +10,8 @@ from ._plan import Stored
 from ._transfers import COUNTS
 
 _HELP = {
-    "loaded_blocks": "blocks loaded from the store",
-    "loaded_bytes": "bytes loaded from the store",
+    "loaded_blocks": "blocks loaded from the store or from a prefill engine",
+    "loaded_bytes": "bytes loaded from the store or from a prefill engine",
     "load_seconds": "seconds from the beginning of loads to their end, summed up",
     "failed_blocks": "blocks whose load failed",
     "saved_blocks": "blocks saved, or in the store already",

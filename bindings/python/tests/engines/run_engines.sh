@@ -190,8 +190,8 @@ END
 # start_server STEP [OPTIONS]: LMCache's server over KVCL; its store's tier is a file that survives it.
 start_server() {
   tier="{\"pool\":\"64M\",\"block\":\"256K\",\"nvme\":\"$tmp/tier:64M\"}"
-  KVCL_METRICS=127.0.0.1:$((port + 2)) timeout 1800 "$E/lmcache" server --supported-transfer-mode auto --host localhost --port "$port" --chunk-size 128 \
-    --l1-size-gb 1 --eviction-policy LRU --http-port "$((port + 1))" --l2-adapter \
+  KVCL_METRICS=127.0.0.1:$((port + 2)) timeout 1800 "$E/lmcache" server --supported-transfer-mode auto \
+    --host localhost --port "$port" --chunk-size 128 --l1-size-gb 1 --eviction-policy LRU --http-port "$((port + 1))" --l2-adapter \
     "$(plugin "${2-$tier}")" >"$tmp/server.$1" 2>&1 &
   server=$!
   while kill -0 $server 2>/dev/null; do

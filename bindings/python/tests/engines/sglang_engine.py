@@ -1,4 +1,4 @@
-"""SGLang itself, on a CPU, with HiCache over kvcl.sglang: after a flush of its own caches the pages come from the store,
+"""SGLang itself, on a CPU, with HiCache over kvcl.sglang: after a flush of its caches the pages come from the store,
 and what is generated stays the same. Arguments: the model's folder, and options of kvcl.sglang as JSON, or "file": for
 comparison, SGLang's own backend (SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR).
 """

@@ -1,5 +1,5 @@
 /*
- * Comm: who is a member, and going on without those that are not (kvcl_view.h, kvcl_recover.h).
+ * Comm: its members, and going on without those that are none (kvcl_view.h, kvcl_recover.h).
  */
 #include "kvcl/ext/ext.h"
 

@@ -2,8 +2,8 @@
  * Queue: many completions at once (kvcl_queue_create, kvcl_req_drain).
  *
  * A Request that is made in a queue's posting() block belongs to it: its operation is posted with the queue, and
- * cb_arg is the operation. Whoever drains the queue, also a wait for one of its Requests, finishes the operations and
- * keeps their records in `ready`, from which drain() takes them. The queue holds a Request until then.
+ * cb_arg is the operation. A call that drains the queue, also a wait for one of its Requests, finishes the operations
+ * and keeps their records in `ready`, from which drain() takes them. The queue holds a Request until then.
  * Nothing is drained while a thread uses a library's request of the queue without the GIL (held).
  */
 #include "kvcl/ext/ext.h"
