@@ -143,7 +143,11 @@ def test_without_a_store_calls_return_errors(monkeypatch):
         with pytest.raises(ValueError, match="MOONCAKE_KVCL is .* an object is needed"):
             one.setup("host", "", 1 << 20)
     monkeypatch.setenv("MOONCAKE_KVCL", "{}")
-    assert one.setup({"local_hostname": "h", "global_segment_size": 1 << 20}) == 0
+    for more in ({"tenant_id": "a"}, {"enable_ssd_offload": True}):
+        with pytest.raises(TypeError, match=f"{next(iter(more))} is not offered"):
+            one.setup("host", "", 1 << 20, **more)
+    assert one.setup({"local_hostname": "h", "global_segment_size": 1 << 20, "device_name": "mlx5_0",
+                      "master_server_address": "x:1", "enable_ssd_offload": False}) == 0
     assert one.put("a", bytes(9000)) == 0 and one.get("a") == bytes(9000)  # the first value gives the size of blocks
     one.close()
 

@@ -26,6 +26,7 @@ from .._options import bytes_of
 from ._tensors import FAILED, INVALID, NOT_FOUND, OK, Tensors
 
 WHO = "kvcl.compat.mooncake"
+SERVERS = ("device_name", "master_server_address")  # other names of rdma_devices and master_server_addr
 
 
 class SoftPinAction(enum.Enum):
@@ -120,11 +121,14 @@ class MooncakeDistributedStore(Tensors):
 
     def setup(self, local_hostname: Any = "localhost", metadata_server: str = "", global_segment_size: Any = 16 << 20,
               local_buffer_size: Any = 16 << 20, protocol: str = "tcp", rdma_devices: str = "",
-              master_server_addr: str = "", *unused: Any, **unused_too: Any) -> int:
+              master_server_addr: str = "", engine: Any = None, **more: Any) -> int:
         """Open the store. 0, also if it opens later; negative: a size that is none; ValueError: MOONCAKE_KVCL has a
-        wrong option."""
+        wrong option; TypeError: what is asked for is not offered, such as a tenant_id (option salt)."""
         if isinstance(local_hostname, dict):
             return self.setup(**local_hostname)
+        for name, value in more.items():
+            if name not in SERVERS and value:
+                raise TypeError(f"{WHO}: setup: {name} is not offered")
         self.close()
         given = _given()
         try:
