@@ -20,7 +20,7 @@ from kvcl.vllm._tier_jobs import TierJobs, options_of
 from kvcl.vllm._transfers import Transfers
 from kvcl.vllm._watch import Watch
 
-from test_client import Server, home  # noqa: F401
+from test_client import Server, home, secret  # noqa: F401
 from test_engines import until
 
 FIELDS = {"model": "m", "dtype": "bf16", "block size": 16, "KV heads": 8}
@@ -441,6 +441,25 @@ def test_a_link_changes_to_another_rank_when_its_own_is_killed_or_silent(home, t
         servers[0].end(signal.SIGKILL)
 
 
+def test_a_link_with_another_secret_says_so_once_and_serves_without(home, caplog):  # noqa: F811
+    server, other = Server(home), secret(home, "other", "another of 24 letters...")
+    options = {**_options.read({"store": server.file, "secret_file": other}), "retry": 0.05}
+    link, attempts = Link(options, logging.getLogger("test"), _fields.text(FIELDS, "")), []
+    reach = link._reach
+    link._reach = lambda context: attempts.append(1) or reach(context)
+    try:
+        link.start()
+        until(lambda: len(attempts) > 3)
+        said = [one.getMessage() for one in caplog.records if one.name == "test"]
+        assert link.ready() is None and len(said) == 1 and "no store yet" in said[0] and "secret" in said[0], said
+        server.end(signal.SIGKILL)
+        server = Server(home, env={"KVCL_SECRET_FILE": other})
+        until(link.ready)
+    finally:
+        link.close()
+        server.end(signal.SIGKILL)
+
+
 def test_a_lookup_without_store_answer_or_time_is_a_miss():
     plan, _ = plan_with()
     link = FakeLink()
@@ -710,6 +729,18 @@ def test_kept_requests_are_named_when_their_saves_have_ended():
     copy = transfers(link, saves=False)
     copy.save(Save("a", hashes(1), [1]))
     assert copy.take_done() == {"a": 1} and not link.calls
+
+
+def test_a_full_store_is_said_once_until_a_save_goes_well(caplog):
+    link = FakeLink()
+    moves = transfers(link)
+    for status, lines in ((kvcl.Status.ERR_NO_SPACE, 1), (kvcl.Status.ERR_NO_SPACE, 1), (kvcl.Status.OK, 1),
+                          (kvcl.Status.ERR_NO_SPACE, 2)):
+        moves.save(Save("a", hashes(1), [1]))
+        link.answer([status] * 2)
+        moves.poll()
+        said = [one.getMessage() for one in caplog.records]
+        assert len(said) == lines and all("are not saved (ERR_NO_SPACE" in one for one in said), said
 
 
 def test_random_requests_load_and_save_each_block_as_the_store_has_it(request):

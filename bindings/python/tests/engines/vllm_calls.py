@@ -388,6 +388,34 @@ def option_calls(store):
         fake.scheduler.shutdown()
 
 
+def fault_calls(store):
+    """An exception inside the connector costs what it belongs to, is logged once, and ends nothing."""
+    lines, sent = engine.Lines(), set()
+    fake = Fake("kv_both", store=store.file, tenant="faults")
+    until(fake.ready)
+
+    def fails(*given, **more):
+        raise RuntimeError("a fault of this test")
+
+    ask, fake.scheduler._lookups.ask = fake.scheduler._lookups.ask, fails
+    for name in ("a", "b"):
+        tokens, _, (keep, _) = fake.run(request(name, 100), list(range(10, 17)), fake.fill)
+        check("a lookup with a fault finds nothing", tokens == 0, tokens)
+        until(lambda keep=keep, name=name: sent.update(fake.step().finished_sending) or name in sent or not keep)
+    said = lines.having("get_num_new_matched_tokens failed: the engine goes on without it")
+    check("it is logged once", len(said) == 1, lines.lines)
+    fake.scheduler._lookups.ask = ask
+    client = fake.worker._link.ready()
+    client.get = fails
+    tokens, failed, _ = fake.run(request("c", 100), list(range(30, 37)), fake.fill)
+    check("a load with a fault fails, with its blocks", tokens == 96 and failed == set(range(30, 36)), (tokens, failed))
+    del client.get
+    tokens, failed, _ = fake.run(request("d", 100), list(range(50, 57)), fake.fill)
+    check("and the next one does not", tokens == 96 and not failed, (tokens, failed))
+    fake.worker.shutdown()
+    fake.scheduler.shutdown()
+
+
 def handover_calls():
     first, second = Fake("kv_producer", store="none"), Fake("kv_consumer", store="none", handover_timeout=5.0)
     first.scheduler.set_xfer_handshake_metadata_pp_aware({(0, 0): first.worker.get_handshake_metadata()})
@@ -536,6 +564,7 @@ def main():
         lost_calls(store, options)
     other_calls(store)
     option_calls(store)
+    fault_calls(store)
     handover_calls()
     late_lease_calls(store)
     event_calls()
