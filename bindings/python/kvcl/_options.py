@@ -46,6 +46,13 @@ def seconds(value: Any) -> float:
     return float(value)
 
 
+def truth(value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false is needed")
+    return value
+
+
 def text(value: Any) -> str:
     """A string, or a path."""
     if not isinstance(value, (str, os.PathLike)):

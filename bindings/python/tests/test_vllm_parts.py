@@ -849,6 +849,8 @@ def test_a_tier_without_a_store_answers_that_it_has_nothing(tmp_path):
 @pytest.mark.parametrize("given, sentence", [
     ({"pool": "1M", "threads": 0}, "option threads is 0"),
     ({"stoer": "/s"}, "did you mean 'store'"),
+    ({"pool": "1M", "locality": "NEAR"}, "option locality is 'NEAR': one of LOCAL, REMOTE is possible"),
+    ({"pool": "1M", "enable_kv_events": "no"}, "option enable_kv_events is 'no': true or false is needed"),
     ({}, "give pool"),
 ])
 def test_wrong_options_of_a_tier_are_refused_by_name(given, sentence):

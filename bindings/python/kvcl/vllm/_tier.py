@@ -3,7 +3,7 @@ found there by any engine of the same model. See contrib/doc/vllm.
 """
 
 import json
-from typing import Any, ClassVar, Iterable, List, Optional
+from typing import Any, ClassVar, Iterable, List
 
 import torch
 import vllm
@@ -45,18 +45,20 @@ def _fields(spec: Any, model: str, chunk_bytes: int) -> str:
 
 
 class KVCLTier(SecondaryTierManager):
-    """See contrib/doc/vllm. The options are those of contrib/doc/engines, model and threads."""
+    """See contrib/doc/vllm. The options are those of contrib/doc/engines and of _tier_jobs."""
 
     medium: ClassVar[Medium] = Medium.STORAGE
 
     def __init__(self, offloading_spec: Any, primary_kv_view: memoryview, tier_type: str,
-                 backpressure_detector: Any = None, enable_kv_events: bool = False, locality: Optional[str] = None,
-                 **given: Any) -> None:
+                 backpressure_detector: Any = None, **given: Any) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         found = options_of(given)
-        self.locality = Locality(locality) if locality is not None else None
+        self.locality = Locality(found.locality) if found.locality is not None else None
         self._events: List[OffloadingEvent] = []
-        self._tells = enable_kv_events and offloading_spec.kv_events_config.enable_kv_cache_events
+        self._tells = found.enable_kv_events and offloading_spec.kv_events_config.enable_kv_cache_events
+        if found.enable_kv_events and not self._tells:
+            logger.warning("KVCL: enable_kv_events is true, and vLLM's events are off (--kv-events-config): no chunk "
+                           "is told")
         root = key_root(found.salt.encode(), _fields(offloading_spec, found.model, self.block_size_bytes))
         self._jobs = TierJobs(Job("kvcl.vllm tier", found), primary_kv_view, root, found.threads)
         self._lookups = _Lookups(self._jobs, tier_type)

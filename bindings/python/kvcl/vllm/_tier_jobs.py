@@ -15,12 +15,14 @@ from .._cache import Layout
 from .._job import Job, Memory
 from .._job_options import options
 from .._keys import key_from_bytes
-from .._options import Option
+from .._options import Option, text, truth
 
 MEMORY = "kvcl.vllm tier"
 OPTIONS = (
     Option("threads", 2, "threads that copy chunks", least=1, most=64),
     Option("model", "", "the name by which engines know that they run the same weights; default: vLLM's"),
+    Option("enable_kv_events", False, "tell stored chunks through vLLM's publisher", kind=truth),
+    Option("locality", None, "for these events", ("LOCAL", "REMOTE"), text),
 )
 
 
