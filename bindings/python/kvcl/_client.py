@@ -20,7 +20,8 @@ TAG_REQUEST, TAG_REPLY = 1, 2
 HELLO, MATCH, EXISTS, GET, PUT, REMOVE = range(1, 7)
 KEYS_MAX = 4096  # of one request
 TEXT_MAX = 1024
-BLOCKS_MAX = 1 << 20  # of the server's buffer
+BLOCKS_MAX = 1 << 20   # of the server's buffer
+ADDRESS_MAX = 1 << 16  # bytes
 
 _REQUEST = struct.Struct("<IIQQQII")
 _REPLY = struct.Struct("<IiQQII")
@@ -147,8 +148,10 @@ class StoreClient:
     def connect(self, file: str, timeout: float = 5.0) -> None:
         """Connect to the kvcl_serve whose address is in the file, in timeout seconds, and wait as long for its first
         reply. Blocks. Raises KvclError or OSError."""
-        with open(file, encoding="ascii") as lines:
-            address = lines.readline().strip()
+        with open(file, encoding="ascii", errors="replace") as lines:
+            address = lines.readline(ADDRESS_MAX).strip()
+        if not address.startswith("kvcl"):
+            raise InvalidParam(f"{file} holds no address: name the file that kvcl_serve --clients writes")
         comm = self._context.world.connect(address, timeout)
         self._comm, self._calls = comm, []
         try:

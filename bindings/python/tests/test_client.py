@@ -296,6 +296,15 @@ def test_the_file_goes_with_the_server(home):
         kvcl.StoreClient(context).connect(server.file)
 
 
+@pytest.mark.parametrize("bytes_", [b"", b"\xff\n", b"http://127.0.0.1:1\n"])
+def test_a_file_without_an_address_is_named(home, bytes_):
+    (home / "other").write_bytes(bytes_)
+    with kvcl.Context(boot="self") as context:
+        for file in (str(home / "other"), "/dev/zero"):
+            with pytest.raises(kvcl.InvalidParam, match=f"{file} holds no address: name the file that kvcl_serve"):
+                kvcl.StoreClient(context).connect(file)
+
+
 def test_another_secret_is_refused(home):
     server = Server(home)
     with kvcl.Context(boot="self", secret_file=secret(home, "b", "another of 24 letters...")) as context:
