@@ -74,10 +74,10 @@ class Option:
     most: int = MOST
 
     def read(self, given: Any) -> Any:
+        if self.choices and given not in self.choices:
+            raise ValueError(f"one of {', '.join(self.choices)} is possible")
         kind = self.kind or {str: text, int: number, float: seconds}[type(self.default)]
         value = kind(given)
-        if self.choices and value not in self.choices:
-            raise ValueError(f"one of {', '.join(self.choices)} is possible")
         if isinstance(value, int) and not self.least <= value <= self.most:
             raise ValueError(f"{self.least} to {self.most} are possible")
         return value

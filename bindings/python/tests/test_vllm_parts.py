@@ -61,7 +61,8 @@ def test_options_have_defaults_and_are_listed():
     ({"store": "/s", "timeout": float("nan")}, "option timeout is nan: seconds are needed"),
     ({"store": "/s", "timeout": 1 << 2000}, "seconds are needed, above 0, at most 1000000"),
     ({"store": "/s", "min_tokens": -1}, "option min_tokens is -1: a number is needed, at least 0"),
-    ({"store": "/s", "load": ["sync"]}, "option load is .*: a string is needed"),
+    ({"store": "/s", "by_layer": True}, "option by_layer is True: one of no, yes is possible"),
+    ({"store": ["/s"]}, "option store is .*: a string is needed"),
     ({5: 1, "store": "/s"}, "no option 5"),
 ])
 def test_wrong_options_are_refused_by_name(given, sentence):
@@ -94,7 +95,7 @@ def test_what_differs_is_named():
     far = _fields.text(dict(FIELDS, dtype="fp16", model="n"), "t")
     assert _fields.explain(own, [far, other]) == "dtype is 'bf16' here and 'fp16' there"
     assert _fields.explain(own, [other, own]) is None
-    assert _fields.explain(own, [_fields.text(dict(FIELDS, dtype="x"), "another tenant"), "no json", "[]", '"x"',
+    assert _fields.explain(own, [_fields.text(dict(FIELDS, dtype="x"), "another tenant"), "no json", "[]", '"x"', "[" * 1024,
                                  json.dumps({"form": "lmcache"})]) is None
 
 

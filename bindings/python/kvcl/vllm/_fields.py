@@ -71,7 +71,7 @@ def explain(own: str, others: Iterable[str]) -> Optional[str]:
     for other in others:
         try:
             theirs = json.loads(other)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if not isinstance(theirs, dict) or theirs.get("form") != FORM or theirs.get("tenant") != mine["tenant"]:
             continue
