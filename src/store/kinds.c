@@ -47,6 +47,7 @@ static const kvcl_rpc_kind_t kinds[KVCL_RPC_KINDS] = {
     [KVCL_RPC_CLEAR]       = {.name = "clear", .on_request = kvcl_op_on_request, .op = kvcl_op_clear},
     [KVCL_RPC_DISCARD]     = {.name = "discard", .on_request = kvcl_op_on_request, .op = kvcl_op_discard},
     [KVCL_RPC_STATS]       = {.name = "stats", .on_request = kvcl_op_on_request, .op = kvcl_op_stats},
+    [KVCL_RPC_HELD]        = {.name = "held", .on_request = kvcl_op_on_request, .op = kvcl_op_held},
     [KVCL_RPC_STAGE]       = {.name = "stage", .n_min = 1, .n_max = KVCL_STAGE_MAX, .item_bytes = REC,
                               .answer_item = sizeof(kvcl_stage_got_t), .on_request = kvcl_stage_on_request},
     [KVCL_RPC_RELEASE]     = {.name = "release", .n_max = KVCL_STAGE_MAX, .item_bytes = sizeof(kvcl_stage_got_t),

@@ -20,6 +20,7 @@
  *   CLEAR        tenant, cursor (u64 each)   answer: cursor, copies removed (u64 each)
  *   DISCARD      rank (i64), n (u64), n records   answer: copies discarded (u64); rank -1: by key, listed or not
  *   STATS        nothing, or a tenant (u64)  answer: numbers (store/admin/stats_wire.h)
+ *   HELD         records that homes list     answer: a byte each: 1 if the receiver has that block, and keeps it
  *   STAGE        n records of blocks in the receiver's tier   answer: n kvcl_stage_got_t
  *   RELEASE      n kvcl_stage_got_t that have been read   no answer
  *   FORGET       n keys that were removed: they leave the tier   answer: nothing
@@ -57,6 +58,7 @@ enum {
     KVCL_RPC_CLEAR       = 20,
     KVCL_RPC_DISCARD       = 21,
     KVCL_RPC_STATS       = 22,
+    KVCL_RPC_HELD        = 23,
     /* To the owner of a tier (cold/cold.h) */
     KVCL_RPC_STAGE       = 32,
     KVCL_RPC_RELEASE     = 33,

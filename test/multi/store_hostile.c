@@ -136,6 +136,12 @@ static size_t ops_message(kvcl_rand_t *rnd, kvcl_store_h store, uint8_t kind, ui
     case KVCL_RPC_STATS:
         fixed = 0;
         break;
+    case KVCL_RPC_HELD:
+        fixed = 0;
+        more  = copy_message(rnd, store, payload, (uint32_t)n) - sizeof(kvcl_copy_head_t);
+        more  = (more <= PAYLOAD) ? more : 0;
+        memmove(payload, payload + sizeof(kvcl_copy_head_t), more);
+        break;
     default: /* two words */
         break;
     }
@@ -185,7 +191,7 @@ static void send_nonsense(kvcl_rand_t *rnd, kvcl_store_h store, kvcl_peer_t *pee
     }
     if ((out.msg.type == KVCL_MSG_DIR_REQUEST) && (kvcl_rand_below(rnd, 3) == 0)) {
         out.store     = store->id;
-        out.msg.flags = (uint8_t)(KVCL_RPC_EVENTS + kvcl_rand_below(rnd, KVCL_RPC_STATS - KVCL_RPC_EVENTS + 1));
+        out.msg.flags = (uint8_t)(KVCL_RPC_EVENTS + kvcl_rand_below(rnd, KVCL_RPC_HELD - KVCL_RPC_EVENTS + 1));
         len           = ops_message(rnd, store, out.msg.flags, payload);
     }
     kvcl_lock(store->ctx);

@@ -62,6 +62,7 @@ kvcl_status_t kvcl_op_quota(kvcl_store_h store, const void *in, size_t len, kvcl
 kvcl_status_t kvcl_op_clear(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_stats(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_discard(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
+kvcl_status_t kvcl_op_held(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvcl_op_out_t *out);
 
 /* ---- pins and copies, for other calls ---- */
@@ -70,6 +71,13 @@ kvcl_status_t kvcl_op_events(kvcl_store_h store, const void *in, size_t len, kvc
  * the deadline count as not made. */
 kvcl_status_t kvcl_pin_until(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t holder, uint64_t ttl_ns,
                              uint64_t deadline_ns) KVCL_MUST_CHECK;
+
+enum { KVCL_HELD_MAX = 256 };
+
+/** No lock; blocks. held[i]: does another rank, which is not drained, have the block of keys[i], n <= KVCL_HELD_MAX? An
+ * entry of the directory may outlive its block for a moment. So the ranks that found[] names are asked. */
+kvcl_status_t kvcl_held(kvcl_store_h store, const kvcl_key_t *keys, const kvcl_found_t *found, size_t n,
+                        uint64_t timeout_ns, uint8_t *held) KVCL_MUST_CHECK;
 
 /** No lock; blocks. The ranks that found[] names, except to_rank, discard their copies of the keys, because to_rank has
  * them now. *discarded_p: the number of copies discarded. */

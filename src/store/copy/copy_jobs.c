@@ -217,19 +217,16 @@ static void on_fetched(void *arg, kvcl_status_t status)
 
 /* ---- the request ---- */
 
-/* Lock held. The pool holds recs[i]. The number of its copies is unknown, unless a put counts them. If no home lists
- * the block, it is listed again. */
-static void note_held(kvcl_copy_job_t *job, uint32_t i, uint32_t slot)
+/* Lock held. The pool holds the block. Unless a put counts its copies, their number is unknown, and the requester may
+ * drop its own: so the block is listed again, for one of its homes may not list it (it was silent, or full). */
+static void note_held(kvcl_copy_job_t *job, uint32_t slot)
 {
-    kvcl_slot_t      *at = &job->pool->array[slot];
-    kvcl_store_rec_t rec = job->recs[i];
+    kvcl_slot_t *at = &job->pool->array[slot];
 
     kvcl_assert_locked(job->store->ctx);
     at->note = (uint8_t)((job->head.there != 0) ? at->note : (at->note & ~KVCL_NOTE_COPIES));
-    if (!(at->note & KVCL_NOTE_LISTED) && ((rec.loc.flags ^ at->flags) & KVCL_LOC_SUMMED) == 0) {
-        set_local(job->pool, slot, &rec.loc);
-        rec.loc.flags = at->flags;
-        job->todo[job->n - ++job->n_again] = rec;
+    if ((job->head.there == 0) || !(at->note & KVCL_NOTE_LISTED)) {
+        job->todo[job->n - ++job->n_again] = kvcl_owner_record(job->pool, slot);
     }
 }
 
@@ -251,7 +248,7 @@ static kvcl_status_t begin(kvcl_copy_job_t *job)
     for (i = 0; i < job->n; ++i) {
         node = kvcl_owner_find(store, &job->recs[i].key, job->pool);
         if ((node != NULL) && !kvcl_copy_is_other(job, i, node)) {
-            note_held(job, i, kvcl_owner_slot(node));
+            note_held(job, kvcl_owner_slot(node));
         } else {
             if (node != NULL) {
                 job->others[job->n_todo].slot = kvcl_owner_slot(node);

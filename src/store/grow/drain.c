@@ -21,6 +21,8 @@
 
 #include <stdlib.h>
 
+_Static_assert((int)KVCL_SEND_BATCH <= (int)KVCL_HELD_MAX, "one batch is one question");
+
 typedef struct drain {
     kvcl_send_t batch;
     uint64_t    moved;
@@ -45,35 +47,30 @@ static bool is_to_move(const kvcl_owner_t *pool, uint32_t slot, bool used)
 /* Lock held: the next blocks of one tenant. */
 static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, kvcl_send_t *batch)
 {
-    uint64_t    tenant = 0;
-    kvcl_slot_t *slot;
+    uint64_t tenant = 0;
 
     kvcl_assert_locked(pool->store->ctx);
     for (batch->n = 0; (*slot_p < pool->slots.n) && (batch->n < KVCL_SEND_BATCH); ++*slot_p) {
-        slot = &pool->array[*slot_p];
         if (!is_to_move(pool, *slot_p, used)) {
             continue;
         }
         if ((batch->n != 0) && ((kvcl_owner_tenant(pool, *slot_p) != tenant) ||
-                                ((slot->flags & ~KVCL_LOC_SUMMED) != batch->recs[0].loc.flags))) {
+                                (kvcl_loc_copies(pool->array[*slot_p].flags) !=
+                                 kvcl_loc_copies(batch->recs[0].loc.flags)))) {
             break;
         }
-        tenant = kvcl_owner_tenant(pool, *slot_p);
-        batch->recs[batch->n++] = (kvcl_store_rec_t){
-            .key = slot->key,
-            .loc = {.rank = pool->slots.rank, .incarnation = pool->slots.incarnation, .cache = pool->slots.cache,
-                    .flags = slot->flags & (uint16_t)~KVCL_LOC_SUMMED, .slot = *slot_p,
-                    .len = (uint32_t)pool->cache->shape.block_bytes, .gen = kvcl_slots_gen(&pool->slots, *slot_p)}};
+        tenant                  = kvcl_owner_tenant(pool, *slot_p);
+        batch->recs[batch->n++] = kvcl_owner_record(pool, *slot_p);
     }
     return tenant;
 }
 
-/* Keep only the blocks that no other rank holds, not counting ranks that drain as well. They get the checksums that the
- * directory has. */
+/* Keep only the blocks that no other rank has, not counting ranks that drain as well. */
 static kvcl_status_t keep_single(kvcl_store_h store, kvcl_send_t *batch)
 {
     kvcl_found_t  found[KVCL_SEND_BATCH];
     kvcl_key_t    keys[KVCL_SEND_BATCH];
+    uint8_t       held[KVCL_SEND_BATCH];
     uint32_t      kept = 0, i, j;
     kvcl_status_t status;
 
@@ -82,17 +79,13 @@ static kvcl_status_t keep_single(kvcl_store_h store, kvcl_send_t *batch)
     }
     batch->unlisted = false;
     status          = kvcl_locate(store, keys, batch->n, found, 0);
+    status          = (status == KVCL_OK) ? kvcl_held(store, keys, found, batch->n, 0, held) : status;
     for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
-        bool elsewhere = false, listed = false;
+        bool listed = false;
         for (j = 0; j < found[i].n; ++j) {
-            elsewhere = elsewhere || ((found[i].locs[j].rank != store->me) &&
-                                      !store->ranks[found[i].locs[j].rank].leaving);
-            if (kvcl_dir_loc_tag(&found[i].locs[j]) == kvcl_dir_loc_tag(&batch->recs[i].loc)) {
-                batch->recs[i].loc = found[i].locs[j];
-                listed             = true;
-            }
+            listed = listed || (kvcl_dir_loc_tag(&found[i].locs[j]) == kvcl_dir_loc_tag(&batch->recs[i].loc));
         }
-        if (!elsewhere) {
+        if (!held[i]) {
             batch->recs[kept++] = batch->recs[i];
             batch->unlisted     = batch->unlisted || !listed;
         }

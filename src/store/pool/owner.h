@@ -26,7 +26,8 @@ typedef struct kvcl_owner_node {
 } kvcl_owner_node_t;
 
 /* A slot's note: the number of copies known (0: this one only), whether its bytes were found corrupt (it stays only
- * because it is pinned), and whether a home lists it. While FILLING: whether a call that publishes it has taken it. */
+ * because it is pinned), and whether its homes list it, as far as they have answered. While FILLING: whether a call
+ * that publishes it has taken it. */
 enum { KVCL_NOTE_COPIES = 0x0f, KVCL_NOTE_TAKEN = 0x20, KVCL_NOTE_CORRUPT = 0x40, KVCL_NOTE_LISTED = 0x80 };
 
 typedef struct kvcl_owner {

@@ -179,21 +179,53 @@ void kvcl_publish_conclude(kvcl_publish_t *publish)
     remove_withdrawn(publish);
 }
 
-/* KVCL_ERR_EXISTS, a full set of copies elsewhere, is as good as a listing. A home that no longer knows this rank, or
- * that has failed, just does not list the block. */
+/* Lock held. The block counts as listed if each home that has answered lists it: where one is full of other copies,
+ * lookups there do not find this one. */
+static void note_listed(kvcl_publish_t *publish, size_t i)
+{
+    uint8_t *note = &publish->owner->array[publish->recs[i].loc.slot].note;
+
+    kvcl_assert_locked(publish->store->ctx);
+    *note = (uint8_t)((publish->answers[i] & KVCL_PUBLISH_FULL) ? *note & ~KVCL_NOTE_LISTED : *note | KVCL_NOTE_LISTED);
+}
+
+/* KVCL_ERR_EXISTS, a full set of copies elsewhere, is as good as a listing for the call. A home that no longer knows
+ * this rank, or that has failed, just does not list the block. */
 void kvcl_publish_take(kvcl_publish_t *publish, size_t i, kvcl_status_t status)
 {
     if (publish->is_publish && ((status == KVCL_OK) || (status == KVCL_ERR_EXISTS))) {
         publish->answers[i] |= KVCL_PUBLISH_LISTED;
+    }
+    if (publish->is_publish && (status == KVCL_ERR_EXISTS)) {
+        publish->answers[i] |= KVCL_PUBLISH_FULL;
     }
     if ((status == KVCL_ERR_NO_SPACE) || (status == KVCL_ERR_NO_MEMORY) || (status == KVCL_ERR_TIMED_OUT) ||
         (status == KVCL_ERR_CANCELED) || (status == KVCL_ERR_SHUTDOWN)) {
         set_failed(publish, i, status);
     } else if ((status != KVCL_OK) && (status != KVCL_ERR_EXISTS)) {
         kvcl_log_debug("a block is not listed: %s", kvcl_status_text(status));
-    } else if ((status == KVCL_OK) && kvcl_publish_is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
-        publish->owner->array[publish->recs[i].loc.slot].note |= KVCL_NOTE_LISTED;
+    } else if (kvcl_publish_is_current(publish, i) && !kvcl_loc_is_nvme(&publish->recs[i].loc)) {
+        note_listed(publish, i);
     }
+}
+
+bool kvcl_publish_may_fail(const struct kvcl_store *store, const kvcl_owner_t *owner, uint32_t slot)
+{
+    const kvcl_publish_t *publish;
+    size_t               i;
+
+    kvcl_assert_locked(store->ctx);
+    if (owner->array[slot].note & KVCL_NOTE_LISTED) {
+        return false;
+    }
+    kvcl_list_foreach (publish, &store->publishes, kvcl_publish_t, link) {
+        for (i = 0; (publish->owner == owner) && (i < publish->n); ++i) {
+            if ((publish->recs[i].loc.slot == slot) && kvcl_publish_is_current(publish, i)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 /* The key was removed while the copy was made, or has other bytes now. remove_withdrawn() notifies a home that has

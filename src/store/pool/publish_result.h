@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 /* The answers of a block's homes: bits of kvcl_publish_t.answers[]. */
-enum { KVCL_PUBLISH_LISTED = 1, KVCL_PUBLISH_SILENCE = 2 };
+enum { KVCL_PUBLISH_LISTED = 1, KVCL_PUBLISH_SILENCE = 2, KVCL_PUBLISH_FULL = 4 /* with LISTED: KVCL_ERR_EXISTS */ };
 
 struct kvcl_publish {
     kvcl_req_t         req;

@@ -1,0 +1,20 @@
+#!/bin/sh
+# A rank drains its part of a store, by shared memory and by TCP: what the directory says of other ranks' blocks is not
+# so (drain_sure).
+set -eu
+: "${top_builddir:?}"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+head -c 32 /dev/urandom >"$tmp/secret"
+chmod 600 "$tmp/secret"
+export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+passed=0 failed=0
+for path in shm tcp; do
+  rc=0
+  KVCL_PATH=$path timeout -k 10 300 "$top_builddir/test/multi/drain_sure" >"$tmp/out" || rc=$?
+  sed "s/^/-- drain_sure, KVCL_PATH=$path: /" "$tmp/out"
+  passed=$((passed + $(grep -c '^ok ' "$tmp/out" || :)))
+  [ $rc = 0 ] || failed=$((failed + 1))
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
