@@ -1,5 +1,6 @@
 /*
- * Collectives over an intra-communicator. All ranks call the same collectives of one communicator in the same order.
+ * Collectives over an intra-communicator. All ranks call the same collectives of one communicator in the same order,
+ * and kvcl_comm_agree() and kvcl_comm_shrink() in one order with them (kvcl_recover.h).
  * Which algorithm runs is a readable table (KVCL_COLL_TABLE, kvcl_info --colls).
  *
  * If a rank fails, the others' requests complete with KVCL_ERR_RANK_FAILED or KVCL_ERR_TIMED_OUT, never hang. If the

@@ -6,6 +6,15 @@
  * Errors are local: a rank that works with a failed one gets KVCL_ERR_RANK_FAILED, others get no error. It may end
  * the communicator's operations on all ranks (kvcl_comm_revoke). The ranks then agree on flags (kvcl_comm_agree), and
  * continue with the living ranks: in a new communicator (kvcl_comm_shrink), or in comm itself (kvcl_comm_active).
+ *
+ * Order. All ranks call a communicator's agreements, shrinks and collectives (kvcl_coll.h) in one order. If some agree
+ * or shrink where others have called a collective, all these calls end with KVCL_ERR_INVALID_PARAM as soon as every
+ * rank is in one of them, and the sentence of each names two calls that differ, with their ranks. Collectives that were
+ * called from that place on end so as well. The next calls are one again. Ranks compare while nothing has gone wrong:
+ * after an operation of a communicator has failed on a rank, or a rank of comm has failed or joined, that rank compares
+ * nothing until it has agreed again; calls that wait for each other then end by their deadlines. So a rank that agrees
+ * because of a failure breaks no agreement; but if others may be in collectives that do not fail by themselves, it
+ * revokes comm first.
  */
 #ifndef KVCL_RECOVER_H
 #define KVCL_RECOVER_H
@@ -54,20 +63,19 @@ KVCL_API kvcl_status_t kvcl_comm_revoke(kvcl_comm_h comm) KVCL_MUST_CHECK;
 KVCL_API kvcl_status_t kvcl_comm_is_revoked(kvcl_comm_h comm, int *revoked_p) KVCL_MUST_CHECK;
 
 /**
- * All living ranks of comm agree on the bits that are set in every rank's *flags. Collective: all call it, and
- * kvcl_comm_shrink(), in the same order, one at a time. All that return a value return the same value and status,
- * whichever ranks die meanwhile, also those that die later. A rank that dies before it has called takes no part.
- * Blocks; not from a callback.
+ * All living ranks of comm agree on the bits that are set in every rank's *flags. Collective: all call it,
+ * kvcl_comm_shrink() and collectives in one order (see the top of this page), and agree one at a time. All that return
+ * a value return the same value and status, whichever ranks die meanwhile, also those that die later. A rank that dies
+ * before it has called takes no part. Blocks; not from a callback.
  * @param [in,out] flags  bits of this rank; on KVCL_OK and KVCL_ERR_RANK_FAILED those of all.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused. After
  *                    KVCL_ERR_TIMED_OUT the next call is the next round: the others must make it too.
- *                    Where others call a collective of comm instead, both calls wait until their deadlines.
  * @return KVCL_OK; KVCL_ERR_RANK_FAILED (the ranks have agreed, and not all of them have acknowledged all failures of
- *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() instead); KVCL_ERR_NO_QUORUM or
- *         KVCL_ERR_TIMED_OUT (this rank cannot tell: others may have agreed; NO_QUORUM also in a process that waits
- *         until a member activates it); KVCL_ERR_STALE (this rank was excluded);
- *         KVCL_ERR_BUSY (another thread is in such a call with comm); KVCL_ERR_CANCELED (another thread has freed comm
- *         meanwhile); KVCL_ERR_UNSUPPORTED; KVCL_ERR_NO_MEMORY.
+ *         comm); KVCL_ERR_INVALID_PARAM (also: some ranks called kvcl_comm_shrink() or a collective instead, and
+ *         nothing was agreed; their calls end so too); KVCL_ERR_NO_QUORUM or KVCL_ERR_TIMED_OUT (this rank cannot tell:
+ *         others may have agreed; NO_QUORUM also in a process that waits until a member activates it);
+ *         KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_BUSY (another thread is in such a call with comm);
+ *         KVCL_ERR_CANCELED (another thread has freed comm meanwhile); KVCL_ERR_UNSUPPORTED; KVCL_ERR_NO_MEMORY.
  */
 KVCL_API kvcl_status_t kvcl_comm_agree(kvcl_comm_h comm, uint64_t *flags, uint64_t timeout_ns) KVCL_MUST_CHECK;
 

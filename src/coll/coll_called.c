@@ -45,6 +45,10 @@ static const char *text_of(const kvcl_coll_called_t *called, char *buf)
     const kvcl_coll_kind_t kind = (kvcl_coll_kind_t)(called->kind - 1);
     char                   size[48] = "", root[32] = "", reduction[32] = "";
 
+    if ((called->kind == KVCL_COLL_CALLED_AGREE) || (called->kind == KVCL_COLL_CALLED_SHRINK)) {
+        snprintf(buf, TEXT_MAX, "kvcl_comm_%s", (called->kind == KVCL_COLL_CALLED_AGREE) ? "agree" : "shrink");
+        return buf;
+    }
     if ((called->kind == 0) || (called->kind > KVCL_COLL_COUNT)) {
         snprintf(buf, TEXT_MAX, "an unknown collective");
         return buf;

@@ -2,13 +2,15 @@
  * The public calls of collectives: each describes itself as a kvcl_coll_call_t, which is checked here and posted by
  * coll_post.c.
  *
- * A call that fails takes no number in its communicator; the other ranks' collective then ends by its deadline.
+ * A call that fails takes no number in its communicator; the other ranks' collective then ends by its deadline. It is
+ * counted (refuse).
  */
 #include "config.h"
 #include "base/error.h"
 #include "coll/coll_post.h"
 #include "coll/coll_run.h"
 #include "handle/handle.h"
+#include "req/failures.h"
 #include <kvcl/kvcl_coll.h>
 
 #include <stdbool.h>
@@ -147,6 +149,14 @@ static kvcl_status_t check_buffers(const kvcl_coll_call_t *call)
     return (status == KVCL_OK) ? check_apart(call, &in, &out) : status;
 }
 
+/* A call that fails at once has no place in the order of the communicator's calls: this rank cannot compare its own
+ * with others' until they agree again (member/recover_order.c). */
+static kvcl_status_t refuse(kvcl_status_t status)
+{
+    kvcl_req_count_failure();
+    return status;
+}
+
 static kvcl_status_t start(kvcl_coll_call_t *call, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_status_t status = kvcl_xfer_params(params, call->call, &call->params);
@@ -155,18 +165,17 @@ static kvcl_status_t start(kvcl_coll_call_t *call, const kvcl_xfer_params_t *par
         status = kvcl_comm_check_op(call->comm, call->root, call->name);
     }
     if ((status == KVCL_OK) && call->comm->inter) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);
+        status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: collectives need an intra-communicator", call->name);
     }
     if (status == KVCL_OK) {
         status = (call->sel != NULL) ? check_sel(call) : check_buffers(call);
     }
-    if (status != KVCL_OK) {
-        return status;
+    if ((status == KVCL_OK) && ((call->params.flags & KVCL_ON_DEVICE) || (call->params.stream != NULL))) {
+        status = kvcl_coll_room(call->comm->ctx)->on_device(call, req_p);
+    } else if (status == KVCL_OK) {
+        status = kvcl_coll_post(call, req_p);
     }
-    if ((call->params.flags & KVCL_ON_DEVICE) || (call->params.stream != NULL)) {
-        return kvcl_coll_room(call->comm->ctx)->on_device(call, req_p);
-    }
-    return kvcl_coll_post(call, req_p);
+    return (status == KVCL_OK) ? KVCL_OK : refuse(status);
 }
 
 /* The same for a call that reduces count elements. */
@@ -176,15 +185,15 @@ static kvcl_status_t start_reduction(kvcl_coll_call_t *call, size_t count, kvcl_
     call->elem   = kvcl_dtype_bytes(dtype);
     call->reduce = kvcl_reduce_find(kvcl_reduce_best_set(), dtype, op);
     if (call->elem == 0) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %d is no type of kvcl_dtype_t", call->name, (int)dtype);
+        return refuse(kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %d is no type of kvcl_dtype_t", call->name, (int)dtype));
     }
     if (call->reduce == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: operation %d (%s) does not reduce %s", call->name, (int)op,
-                         kvcl_reduce_name(op), kvcl_dtype_name(dtype));
+        return refuse(kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: operation %d (%s) does not reduce %s", call->name,
+                                (int)op, kvcl_reduce_name(op), kvcl_dtype_name(dtype)));
     }
     if (__builtin_mul_overflow((uint64_t)count, call->elem, &call->len)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu elements of %u bytes are more than 2^64 bytes", call->name,
-                         count, call->elem);
+        return refuse(kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %zu elements of %u bytes are more than 2^64 bytes",
+                                call->name, count, call->elem));
     }
     call->reduction = 1 + ((uint32_t)dtype << 8) + (uint32_t)op;
     return start(call, params, req_p);
@@ -214,9 +223,7 @@ static kvcl_status_t start_alltoallv(kvcl_coll_call_t *call, kvcl_coll_parts_t *
     if (status == KVCL_OK) {
         status = kvcl_coll_parts_check(call, spans);
     }
-    if (status == KVCL_OK) {
-        status = start(call, params, req_p);
-    }
+    status = (status == KVCL_OK) ? start(call, params, req_p) : refuse(status);
     free(offs);
     free(spans);
     return status;
@@ -232,10 +239,10 @@ kvcl_status_t kvcl_bcast(kvcl_comm_h comm, int root, kvcl_cache_h cache, const k
     kvcl_status_t    status = kvcl_handle_check(cache, KVCL_KIND_CACHE, "kvcl_bcast");
 
     if (status != KVCL_OK) {
-        return status;
+        return refuse(status);
     }
     if (sel == NULL) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_bcast: the selection is NULL");
+        return refuse(kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_bcast: the selection is NULL"));
     }
     return start(&call, params, req_p);
 }
@@ -307,8 +314,8 @@ kvcl_status_t kvcl_alltoallv(kvcl_comm_h comm, const void *in, const uint64_t *i
         return status;
     }
     if ((in_lens == NULL) || (out_lens == NULL)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_alltoallv: %s is NULL: it needs one length for each rank",
-                         (in_lens == NULL) ? "in_lens" : "out_lens");
+        return refuse(kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_alltoallv: %s is NULL: it needs one length for each "
+                                "rank", (in_lens == NULL) ? "in_lens" : "out_lens"));
     }
     return start_alltoallv(&call, &parts, params, req_p);
 }

@@ -82,15 +82,15 @@ static void return_plan(kvcl_context_h ctx, kvcl_coll_comm_t *cc, kvcl_plan_entr
     kvcl_unlock(ctx);
 }
 
-/* Lock held. A process has come into the communicator since the call began: other ranks know nothing of the number that
- * the collective would get. */
+/* Lock held. The collectives are numbered anew since the call began: other ranks know nothing of the number that this
+ * one would get. */
 static kvcl_status_t check_epoch(const kvcl_coll_call_t *call, const kvcl_coll_comm_t *cc)
 {
     kvcl_assert_locked(call->comm->ctx);
     return (cc->id == kvcl_comm_coll_id(call->comm))
                ? KVCL_OK
-               : kvcl_fail(KVCL_ERR_RANK_FAILED, "a rank has joined the communicator while a collective was posted: "
-                           "post it again");
+               : kvcl_fail(KVCL_ERR_RANK_FAILED, "a rank has joined the communicator, or the ranks have made different "
+                           "calls, while a collective was posted: post it again");
 }
 
 /* Fill comm->peers[] for the plan's. */

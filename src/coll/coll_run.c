@@ -376,7 +376,7 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
     switch (status) {
     case KVCL_ERR_TIMED_OUT:
         snprintf(buf, cap, "not all ranks took part within its deadline of %llu ms: all must call the same collectives "
-                 "in the same order; or raise params.timeout_ns (0: KVCL_TIMEOUT)",
+                 "and agreements in the same order; or raise params.timeout_ns (0: KVCL_TIMEOUT)",
                  (unsigned long long)(req->timeout_ns / KVCL_NS_PER_MS));
         return true;
     case KVCL_ERR_RANK_FAILED:

@@ -5,9 +5,8 @@
  * collectives of its communicator are in flight), begun (sessions with the plan's peers are established, then the
  * executor's actions are performed), over (executor finished, no peer reads the local buffer), complete.
  * Files: coll_calls.c the public calls, coll_post.c how they are posted, coll_run.c the life, coll_pull.c the bytes,
- * coll_stage.c their place in shared memory, coll_msg.c messages, coll_early.c early ones, coll_unlike.c
- * calls that differ, coll_comm.c the state of a
- * communicator, coll_room.c the room.
+ * coll_stage.c their place in shared memory, coll_msg.c messages, coll_early.c early ones, coll_unlike.c calls that
+ * differ, coll_order.c their order among agreements, coll_comm.c the state of a communicator, coll_room.c the room.
  *
  * All under the engine lock, except for calls that say otherwise.
  */
@@ -199,6 +198,7 @@ void kvcl_coll_handle(kvcl_coll_op_t *op, kvcl_peer_t *peer, const kvcl_msg_coll
 
 /** Keep the call of a collective that is over. */
 void kvcl_coll_keep_call(kvcl_coll_comm_t *cc, uint64_t seq, const kvcl_coll_called_t *called);
+kvcl_coll_called_t kvcl_coll_past_call(const kvcl_coll_comm_t *cc, uint64_t seq); /* kind 0: not known any more */
 /** called: this rank's call. */
 kvcl_msg_coll_t kvcl_coll_header(const kvcl_coll_comm_t *cc, uint64_t seq, const kvcl_coll_called_t *called,
                                  uint32_t kind);

@@ -29,8 +29,7 @@ void kvcl_coll_keep_call(kvcl_coll_comm_t *cc, uint64_t seq, const kvcl_coll_cal
     cc->past[seq % KVCL_COLL_PAST].called = *called;
 }
 
-/* Its kind is 0 if it is not known any more. */
-static kvcl_coll_called_t past_call(const kvcl_coll_comm_t *cc, uint64_t seq)
+kvcl_coll_called_t kvcl_coll_past_call(const kvcl_coll_comm_t *cc, uint64_t seq)
 {
     return (cc->past[seq % KVCL_COLL_PAST].seq == seq) ? cc->past[seq % KVCL_COLL_PAST].called
                                                        : (kvcl_coll_called_t){.kind = 0};
@@ -63,7 +62,7 @@ void kvcl_coll_try_abort(const kvcl_coll_op_t *op, kvcl_peer_t *to, kvcl_status_
 
 void kvcl_coll_turn_away(const kvcl_coll_comm_t *cc, const kvcl_msg_coll_t *in, kvcl_peer_t *to, kvcl_status_t status)
 {
-    const kvcl_coll_called_t mine   = past_call(cc, in->seq);
+    const kvcl_coll_called_t mine   = kvcl_coll_past_call(cc, in->seq);
     kvcl_msg_coll_t          out    = kvcl_coll_header(cc, in->seq, &mine, KVCL_COLL_ABORT);
     kvcl_coll_unlike_t       unlike = {.ranks = {in->rank, cc->rank}};
 

@@ -33,10 +33,13 @@ enum { KVCL_COLL_ANNOUNCE = 1, KVCL_COLL_ACK = 2, KVCL_COLL_ABORT = 3, KVCL_COLL
 enum { KVCL_COLL_EAGER = 1, KVCL_COLL_SOURCE = 2, KVCL_COLL_ANSWER = 4, KVCL_COLL_STAGED = 8, KVCL_COLL_UNMAPPED = 16,
        KVCL_COLL_NO_ACK = 32, KVCL_COLL_NEAR = 64, KVCL_COLL_UNREAD = 128 };
 
+/* kinds of kvcl_coll_called_t that are no collectives, but stand in one order with them (kvcl_recover.h) */
+enum { KVCL_COLL_CALLED_AGREE = 1 << 16, KVCL_COLL_CALLED_SHRINK };
+
 typedef struct kvcl_coll_called {
     uint64_t bytes;     /* as kvcl_coll_shape_t.len */
     uint32_t root;
-    uint32_t kind;      /* 1 + kvcl_coll_kind_t */
+    uint32_t kind;      /* 1 + kvcl_coll_kind_t; or one of the above */
     uint32_t blocks;    /* 1: a broadcast of blocks of caches */
     uint32_t reduction; /* as kvcl_coll_shape_t.reduction */
 } kvcl_coll_called_t;

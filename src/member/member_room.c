@@ -379,7 +379,7 @@ static void comm_freed(kvcl_context_h ctx, void *state, struct kvcl_comm *comm)
 
 static const kvcl_msg_handler_t handlers[] = {
     {KVCL_MSG_VIEW, sizeof(kvcl_msg_t), on_message},
-    {KVCL_MSG_AGREE, sizeof(kvcl_msg_agree_t), kvcl_recover_on_message},
+    {KVCL_MSG_AGREE, offsetof(kvcl_msg_agree_t, at), kvcl_recover_on_message},
     {KVCL_MSG_REVOKE, sizeof(kvcl_msg_revoke_t), kvcl_revoke_on_message},
     {KVCL_MSG_JOIN, sizeof(kvcl_msg_join_t), kvcl_joins_on_message},
     {0, 0, NULL},

@@ -14,13 +14,9 @@ static void send_message(void *arg, uint32_t to, const kvcl_agree_msg_t *msg)
     const kvcl_member_room_t *room    = recover->room;
     kvcl_peer_t              *peer    = room->ranks[to].peer;
     const kvcl_rankset_t     sets[2]  = {msg->value.acked, msg->value.members};
-    kvcl_msg_agree_t         out      = {
-        .msg   = {.type = KVCL_MSG_AGREE, .op = room->me},
-        .comm  = (recover->comm != NULL) ? recover->comm->id : recover->past_id, .round = msg->round,
-        .view = msg->view, .accepted = msg->accepted, .flags = msg->value.flags, .type = msg->type,
-        .call = msg->value.call,
-    };
+    kvcl_msg_agree_t         out      = {.msg = {.type = KVCL_MSG_AGREE, .op = room->me}};
 
+    kvcl_recover_pack(msg, (recover->comm != NULL) ? recover->comm->id : recover->past_id, &out);
     if ((peer != NULL) && (peer->state == KVCL_PEER_READY) &&
         (kvcl_peer_post(peer, &out.msg, sizeof(out), sets, sizeof(sets)) != KVCL_OK)) {
         kvcl_log_debug("a message of an agreement is not sent to %s", peer->name);
@@ -31,6 +27,10 @@ static void take_decision(void *arg, uint64_t round, const kvcl_agree_value_t *v
 {
     kvcl_recover_t *recover = arg;
 
+    if (value->unlike != 0) {
+        recover->unlike = round;
+        recover->calls  = *value;
+    }
     if (recover->busy && ((round == recover->awaited) || (recover->awaited == 0))) {
         recover->value = *value;
         recover->done    = true;
@@ -39,7 +39,8 @@ static void take_decision(void *arg, uint64_t round, const kvcl_agree_value_t *v
     }
 }
 
-static const kvcl_agree_ops_t agree_ops = {.send = send_message, .decided = take_decision};
+static const kvcl_agree_ops_t agree_ops = {
+    .send = send_message, .decided = take_decision, .called = kvcl_recover_called};
 
 static kvcl_recover_t *make(kvcl_member_room_t *room, kvcl_comm_h comm)
 {
@@ -59,6 +60,8 @@ static kvcl_recover_t *make(kvcl_member_room_t *room, kvcl_comm_h comm)
     if (room->joining && (comm == comm->ctx->world)) {
         kvcl_agree_join(&recover->agree);
     }
+    kvcl_recover_start(recover);
+    recover->base.failed = recover->base.epoch = recover->base.seq = 0; /* nothing is known of before, but this */
     if (room->started) {
         kvcl_agree_view(&recover->agree, room->views.view.number, &room->views.view.members);
     }
@@ -98,6 +101,7 @@ void kvcl_member_recover_views(kvcl_member_room_t *room)
     kvcl_assert_locked(room->ctx);
     kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
         kvcl_agree_view(&recover->agree, room->views.view.number, &room->views.view.members);
+        kvcl_recover_take_unlike(recover);
     }
 }
 
@@ -109,6 +113,7 @@ void kvcl_member_recover_again(kvcl_member_room_t *room)
     kvcl_list_foreach (recover, &room->recovers, kvcl_recover_t, link) {
         if (recover->comm != NULL) { /* else it only answers */
             kvcl_agree_again(&recover->agree);
+            kvcl_recover_take_unlike(recover);
         }
     }
 }
@@ -209,16 +214,13 @@ void kvcl_recover_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
     const kvcl_msg_agree_t *in   = (const kvcl_msg_agree_t *)msg;
     kvcl_member_room_t     *room = kvcl_member_room(ctx);
     kvcl_recover_t         *recover;
-    kvcl_agree_msg_t       taken = {.from = (uint32_t)msg->op, .round = in->round, .view = in->view,
-                                    .accepted = in->accepted};
+    kvcl_agree_msg_t       taken;
     kvcl_comm_h            comm;
 
-    (void)hdr_len;
     if ((room == NULL) || (msg->op >= room->n) || (room->ranks[msg->op].peer == NULL)) {
         return; /* views are off here, or the rank is not known yet */
     }
-    if ((room->ranks[msg->op].peer != peer) || (len != 2 * sizeof(kvcl_rankset_t)) ||
-        (in->type < KVCL_AGREE_GIVE) || (in->type > KVCL_AGREE_NEXT) || (in->call > KVCL_RECOVER_SHRINK)) {
+    if ((room->ranks[msg->op].peer != peer) || !kvcl_recover_unpack(in, hdr_len, data, len, &taken)) {
         kvcl_am_malformed(ctx, peer, "a message of an agreement that no rank sends");
         return;
     }
@@ -227,10 +229,6 @@ void kvcl_recover_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_m
     if (recover == NULL) {
         return;
     }
-    taken.type        = (kvcl_agree_type_t)in->type;
-    taken.value.call  = in->call;
-    taken.value.flags = in->flags;
-    memcpy(&taken.value.acked, data, sizeof(kvcl_rankset_t));
-    memcpy(&taken.value.members, (const char *)data + sizeof(kvcl_rankset_t), sizeof(kvcl_rankset_t));
     kvcl_agree_take(&recover->agree, &taken);
+    kvcl_recover_take_unlike(recover);
 }

@@ -156,8 +156,9 @@ static void add_empty(const kvcl_member_room_t *room, const kvcl_rankset_t *grou
 static kvcl_status_t begin(kvcl_member_room_t *room, kvcl_comm_h comm, uint32_t number, uint64_t flags,
                            const char *call, kvcl_recover_t **recover_p)
 {
-    kvcl_recover_t *recover = kvcl_recover_of(room, comm);
-    kvcl_rankset_t acked    = {{0}};
+    kvcl_recover_t     *recover = kvcl_recover_of(room, comm);
+    kvcl_agree_value_t value    = {.call = number, .flags = flags, .names = {kvcl_recover_name(number)}};
+    uint64_t           at;
 
     kvcl_assert_locked(comm->ctx);
     if (recover == NULL) {
@@ -171,12 +172,14 @@ static kvcl_status_t begin(kvcl_member_room_t *room, kvcl_comm_h comm, uint32_t 
         return kvcl_fail(KVCL_ERR_BUSY, "%s: another thread agrees on something, or shrinks, with this communicator",
                          call);
     }
-    (void)list_failed(room, comm, NULL, 0, recover->n_acked, &acked);
-    add_empty(room, &recover->agree.group, &acked);
+    (void)list_failed(room, comm, NULL, 0, recover->n_acked, &value.acked);
+    add_empty(room, &recover->agree.group, &value.acked);
     recover->busy    = true;
     recover->done    = false;
-    recover->awaited = recover->agree.lost ? 0 : (recover->agree.round + 1);
-    (void)kvcl_agree_give(&recover->agree, number, flags, &acked);
+    recover->awaited = kvcl_agree_next(&recover->agree);
+    at               = kvcl_recover_begin(recover);
+    (void)kvcl_agree_give(&recover->agree, &value, at);
+    kvcl_recover_take_unlike(recover);
     *recover_p = recover;
     return KVCL_OK;
 }
@@ -219,9 +222,9 @@ static kvcl_status_t end(kvcl_member_room_t *room, kvcl_recover_t *recover, uint
                                  "collectives of the communicator, in the same order"
                                : "%s: this rank reaches too few others to decide anything", call);
     }
+    kvcl_recover_end(recover);
     if (recover->value.call != number) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: some ranks called kvcl_comm_agree, others kvcl_comm_shrink: all "
-                         "call them in the same order", call);
+        return kvcl_recover_unlike_fail(recover, call);
     }
     out->round = recover->awaited;
     out->value = recover->value;
@@ -297,7 +300,8 @@ static int own_rank(const outcome_t *out)
  * whose earlier shrink ended with an error has made one less. */
 static kvcl_status_t make_shrunk(const outcome_t *out, int rank, const char *call, kvcl_comm_h *shrunk_p)
 {
-    uint64_t      seed   = out->comm_id ^ (out->round * UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t       seed  = out->comm_id ^ (out->round * UINT64_C(0x9e3779b97f4a7c15));
+    kvcl_recover_t *recover;
     int           *world = malloc((size_t)out->n * sizeof(*world)), i;
     kvcl_status_t status = (world != NULL)
                                ? kvcl_comm_make(out->ctx, 0, rank, out->n, shrunk_p)
@@ -313,6 +317,10 @@ static kvcl_status_t make_shrunk(const outcome_t *out, int rank, const char *cal
     kvcl_lock(out->ctx);
     (*shrunk_p)->world = world;
     kvcl_comm_set_id(*shrunk_p, kvcl_splitmix64(&seed) | 2); /* as kvcl_comm_new_id */
+    recover = kvcl_recover_of(kvcl_member_room(out->ctx), *shrunk_p);
+    if (recover != NULL) { /* else its first agreement makes it */
+        kvcl_recover_start(recover);
+    }
     kvcl_unlock(out->ctx);
     return KVCL_OK;
 }

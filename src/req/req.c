@@ -18,8 +18,11 @@
 #include "handle/fork.h"
 #include "handle/handle.h"
 #include "req/callback.h"
+#include "req/failures.h"
 #include "req/queue.h"
 #include "req/timeout.h"
+
+static _Atomic uint64_t failures; /* failures.h */
 
 static void init(kvcl_req_t *req, kvcl_context_h ctx, const kvcl_req_class_t *cls, kvcl_req_cb_t cb, void *cb_arg,
                  bool user, int state)
@@ -185,6 +188,16 @@ void kvcl_req_stop_bound(kvcl_context_h ctx, uint64_t comm, kvcl_status_t status
     }
 }
 
+void kvcl_req_count_failure(void)
+{
+    atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed);
+}
+
+uint64_t kvcl_req_failures(void)
+{
+    return atomic_load_explicit(&failures, memory_order_relaxed);
+}
+
 void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
 {
     kvcl_context_h ctx = req->ctx;
@@ -198,6 +211,9 @@ void kvcl_req_complete(kvcl_req_t *req, kvcl_status_t status)
     ++ctx->stats.ops;
     if (status < 0) {
         kvcl_req_word(req, status);
+        if (req->comm != 0) {
+            kvcl_req_count_failure();
+        }
     }
     if ((status == KVCL_OK) && (req->timing.op != KVCL_LATENCY_NONE)) {
         kvcl_timing_record(&ctx->latency, &req->timing);

@@ -3,6 +3,7 @@
  */
 #include "config.h"
 #include "view/agree.h"
+#include "view/agree_round.h"
 
 #include <string.h>
 
@@ -45,6 +46,7 @@ static void send(const kvcl_agree_t *agree, uint32_t to, kvcl_agree_type_t type,
         msg.value = *value;
     }
     msg.accepted = (type == KVCL_AGREE_GIVE) ? round->accepted : 0;
+    msg.at       = ((type == KVCL_AGREE_GIVE) || (type == KVCL_AGREE_ASK)) ? round->at : KVCL_AGREE_NOWHERE;
     agree->ops->send(agree->arg, to, &msg);
 }
 
@@ -71,15 +73,20 @@ static kvcl_agree_round_t *round_of(kvcl_agree_t *agree, uint64_t number)
     if (number > round->number) {
         memset(round, 0, sizeof(*round));
         round->number = number;
+        round->at     = KVCL_AGREE_NOWHERE;
     }
     return round;
 }
 
+/* Where other calls end by this, all are told first: what follows from it must not come before it. */
 static void decide(kvcl_agree_t *agree, kvcl_agree_round_t *round, const kvcl_agree_value_t *value)
 {
     if (round->given && !round->decided) {
         round->decided = true;
         round->value   = *value;
+        if (value->unlike != 0) {
+            send_all(agree, KVCL_AGREE_DECIDED, round, &round->value, NULL);
+        }
         agree->ops->decided(agree->arg, round->number, &round->value);
     }
 }
@@ -90,48 +97,27 @@ static void count_accepted(kvcl_agree_t *agree, kvcl_agree_round_t *round, uint3
 {
     kvcl_rankset_add(&round->agreed, from);
     if (round->proposed && !round->decided && covers(&round->agreed, &agree->living)) {
-        send_all(agree, KVCL_AGREE_DECIDED, round, &round->value, NULL);
+        if (round->value.unlike == 0) {
+            send_all(agree, KVCL_AGREE_DECIDED, round, &round->value, NULL);
+        }
         decide(agree, round, &round->value);
     }
 }
 
 static void propose(kvcl_agree_t *agree, kvcl_agree_round_t *round)
 {
-    round->value = (round->best != 0) ? round->best_value : round->sum;
-    if (round->best == 0) {
-        round->value.members = agree->living;
-    }
+    round->value    = kvcl_agree_round_value(round, &agree->living);
     round->accepted = agree->view;
     round->proposed = true;
     send_all(agree, KVCL_AGREE_ACCEPT, round, &round->value, NULL);
     count_accepted(agree, round, agree->me);
 }
 
-static void add(kvcl_agree_value_t *sum, const kvcl_agree_value_t *value, bool first)
-{
-    if (first) {
-        *sum = *value;
-        return;
-    }
-    sum->call   = (sum->call == value->call) ? sum->call : KVCL_AGREE_CALL_MIXED;
-    sum->flags &= value->flags;
-    kvcl_rankset_keep(&sum->acked, &value->acked);
-}
-
 static void gather(kvcl_agree_t *agree, kvcl_agree_round_t *round, uint32_t from, uint64_t accepted,
                    const kvcl_agree_value_t *value)
 {
-    if (kvcl_rankset_has(&round->gave, from) || !kvcl_rankset_has(&agree->living, from)) {
-        return;
-    }
-    if (accepted == 0) {
-        add(&round->sum, value, kvcl_rankset_is_empty(&round->gave));
-    } else if (accepted > round->best) {
-        round->best       = accepted;
-        round->best_value = *value;
-    }
-    kvcl_rankset_add(&round->gave, from);
-    if (!round->proposed && round->given && covers(&round->gave, &agree->living)) {
+    if (kvcl_rankset_has(&agree->living, from) && kvcl_agree_round_take(round, from, accepted, value) &&
+        !round->proposed && round->given && covers(&round->gave, &agree->living)) {
         propose(agree, round);
     }
 }
@@ -200,6 +186,18 @@ static void give_open(kvcl_agree_t *agree, bool ask)
     }
 }
 
+/* What this rank gave instead of the call of the round is taken back, unless it may be decided. */
+static void take_back(kvcl_agree_t *agree)
+{
+    kvcl_agree_round_t *last = &agree->rounds[agree->round % 2];
+
+    if (last->instead && !last->decided && (last->accepted == 0)) {
+        last->given   = false;
+        last->instead = false;
+        agree->round -= 1;
+    }
+}
+
 void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t *members)
 {
     kvcl_rankset_t living = agree->group;
@@ -209,13 +207,12 @@ void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t 
     if ((number < agree->view) || ((number == agree->view) && kvcl_rankset_equal(&living, &agree->living))) {
         return;
     }
+    take_back(agree);
     agree->view   = number;
     agree->living = living;
     for (i = 0; i < 2; ++i) {
-        memset(&agree->rounds[i].gave, 0, sizeof(agree->rounds[i].gave));
-        memset(&agree->rounds[i].agreed, 0, sizeof(agree->rounds[i].agreed));
-        agree->rounds[i].proposed = false;
-        agree->rounds[i].best     = 0;
+        kvcl_agree_round_clear(&agree->rounds[i]);
+        agree->rounds[i].at = KVCL_AGREE_NOWHERE; /* the places of before say nothing about this view */
     }
     give_open(agree, true);
     if (agree->lost && agree->waits) {
@@ -251,22 +248,67 @@ static void give_next(kvcl_agree_t *agree)
     give_open(agree, true);
 }
 
-uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, const kvcl_rankset_t *acked)
+uint64_t kvcl_agree_next(const kvcl_agree_t *agree)
+{
+    const kvcl_agree_round_t *last = &agree->rounds[agree->round % 2];
+
+    if (agree->lost) {
+        return 0;
+    }
+    return (last->instead && !last->decided) ? agree->round : agree->round + 1;
+}
+
+uint64_t kvcl_agree_give(kvcl_agree_t *agree, const kvcl_agree_value_t *value, uint64_t at)
 {
     kvcl_agree_round_t *round;
 
     if (agree->lost) {
         agree->waits = true;
-        agree->mine  = (kvcl_agree_value_t){.call = call, .flags = flags, .acked = *acked};
+        agree->mine  = *value;
         ask_which(agree);
         return agree->lost ? 0 : agree->round;
     }
-    round         = round_of(agree, agree->round + 1);
-    agree->round += 1;
-    round->given  = true;
-    round->mine   = (kvcl_agree_value_t){.call = call, .flags = flags, .acked = *acked};
+    agree->round   = kvcl_agree_next(agree);
+    round          = round_of(agree, agree->round);
+    round->given   = true;
+    round->instead = false;
+    round->at      = at;
+    round->mine    = *value;
     give_open(agree, agree->round == 1); /* others may have given before this rank knew the group */
     return agree->round;
+}
+
+/* Is this a rank's call of the round that is next here, in its place, and said in the view of both? */
+static bool is_of_next(const kvcl_agree_t *agree, const kvcl_agree_msg_t *msg)
+{
+    const kvcl_agree_round_t *last  = &agree->rounds[agree->round % 2];
+    const uint32_t           leader = leader_of(agree);
+    const bool               asks   = ((msg->type == KVCL_AGREE_GIVE) && (leader == agree->me)) ||
+                                      ((msg->type == KVCL_AGREE_ASK) && (leader == msg->from));
+
+    return asks && (msg->round == agree->round + 1) && (msg->view == agree->view) && (msg->at != KVCL_AGREE_NOWHERE) &&
+           (!last->given || last->decided) && kvcl_rankset_has(&agree->living, msg->from) &&
+           kvcl_rankset_has(&agree->living, agree->me);
+}
+
+/* Others give to the next round from a place where this rank may have made another call. */
+static void give_instead(kvcl_agree_t *agree, const kvcl_agree_msg_t *msg)
+{
+    kvcl_agree_value_t value = {.call = KVCL_AGREE_CALL_MIXED};
+    kvcl_agree_round_t *round;
+
+    if ((agree->ops->called == NULL) || !is_of_next(agree, msg) ||
+        !agree->ops->called(agree->arg, msg->at, &value.names[0])) {
+        return;
+    }
+    value.names[0].slot = agree->me;
+    agree->round       += 1;
+    round               = round_of(agree, agree->round);
+    round->given        = true;
+    round->instead      = true;
+    round->at           = msg->at;
+    round->mine         = value;
+    give_open(agree, true);
 }
 
 static void name_next(kvcl_agree_t *agree, uint32_t to)
@@ -303,6 +345,9 @@ void kvcl_agree_take(kvcl_agree_t *agree, const kvcl_agree_msg_t *msg)
         name_next(agree, msg->from);
     } else if (ours && (msg->type == KVCL_AGREE_NEXT)) {
         learn_next(agree, msg);
+    }
+    if (ours && !agree->lost) {
+        give_instead(agree, msg);
     }
     round = (ours && !agree->lost && (msg->type <= KVCL_AGREE_DECIDED)) ? round_of(agree, msg->round) : NULL;
     if (round == NULL) {

@@ -10,6 +10,13 @@
  * et al., "Practical Scalable Consensus for Pseudo-Synchronous Distributed Systems", SC'15, with a star for a tree, and
  * views in place of suspicions.)
  *
+ * Calls of other kinds. A call that gives stands at a place among the rank's other calls: so many since the last round.
+ * A rank that is in another call from that place on has made a different one there. When it hears of the round, it
+ * gives that call instead (ops->called), and once all have given, the value is that calls differ, and names two. Until
+ * then nothing is lost: its own call of the round takes the place of what it gave, and a new view takes that back. So a
+ * rank that calls because another one has died spoils nothing: the dead gave nothing to a round that nobody had called
+ * before, and the view without it comes before all have given.
+ *
  * A rank that has joined takes part from the next round on: the highest that any member names (NEXT). Earlier ones that
  * are not decided everywhere have been decided by somebody, who tells the others.
  *
@@ -20,6 +27,8 @@
 #define KVCL_VIEW_AGREE_H
 
 #include "view/rankset.h"
+
+#include <stdbool.h>
 
 typedef enum {
     KVCL_AGREE_GIVE = 1, /* value: what the sender gives; accepted: the view in which it has accepted that; 0: none */
@@ -32,38 +41,57 @@ typedef enum {
                           * know either */
 } kvcl_agree_type_t;
 
-enum { KVCL_AGREE_CALL_MIXED = 0 }; /* of a value: the ranks have made different calls */
+enum { KVCL_AGREE_CALL_MIXED = 0 }; /* of a value: the ranks have made different calls; of a GIVE: not this one */
+
+#define KVCL_AGREE_NOWHERE UINT64_MAX /* a place that its rank cannot tell */
+
+/* A call, as its caller names it: the words mean nothing here. */
+typedef struct kvcl_agree_name {
+    uint64_t slot; /* the caller */
+    uint64_t words[3];
+} kvcl_agree_name_t;
 
 typedef struct kvcl_agree_value {
     uint32_t       call;    /* the caller's number for what is agreed on */
+    uint32_t       unlike;  /* 1: mixed, since some ranks gave other calls instead */
     uint64_t       flags;   /* the bits that all have given */
     kvcl_rankset_t acked;   /* the failures that all have acknowledged */
     kvcl_rankset_t members; /* decided: of the group, in the view in which the value was chosen */
+    kvcl_agree_name_t names[2]; /* given: the call; mixed: two that differ, where they are known */
 } kvcl_agree_value_t;
 
 typedef struct kvcl_agree_msg {
     kvcl_agree_type_t  type;
     uint32_t           from;
     uint64_t           round, view, accepted;
+    uint64_t           at;    /* GIVE, ASK: the place of the sender's call */
     kvcl_agree_value_t value; /* GIVE, ACCEPT, DECIDED */
 } kvcl_agree_msg_t;
 
 typedef struct kvcl_agree_ops {
     void (*send)(void *arg, uint32_t to, const kvcl_agree_msg_t *msg);
     void (*decided)(void *arg, uint64_t round, const kvcl_agree_value_t *value);
+    /* Others give to the next round from this place. Is this rank in another call there, or behind it? NULL: it never
+     * is. */
+    bool (*called)(void *arg, uint64_t at, kvcl_agree_name_t *name_p);
 } kvcl_agree_ops_t;
 
 typedef struct kvcl_agree_round {
     uint64_t           number;   /* 0: none */
     bool               given;    /* by this rank */
+    bool               instead;  /* it gave another call */
     bool               decided;
+    uint64_t           at;       /* the place of the call */
     uint64_t           accepted; /* the view in which this rank has accepted the value; 0: none */
     kvcl_agree_value_t mine, value;
     /* The leader's, in its view. */
     kvcl_rankset_t     gave, agreed; /* who gave; who has accepted */
+    kvcl_rankset_t     others;       /* of those that gave: another call */
+    bool               summed;       /* sum is one */
     bool               proposed;
     uint64_t           best;         /* the latest view in which one of them has accepted a value */
     kvcl_agree_value_t sum, best_value;
+    kvcl_agree_name_t  other;        /* one of the other calls */
 } kvcl_agree_round_t;
 
 typedef struct kvcl_agree {
@@ -92,9 +120,13 @@ void kvcl_agree_join(kvcl_agree_t *agree);
 /** This rank's view, from now on. */
 void kvcl_agree_view(kvcl_agree_t *agree, uint64_t number, const kvcl_rankset_t *members);
 
+/** The round that this rank's next call gives to; 0: it is not known yet. */
+uint64_t kvcl_agree_next(const kvcl_agree_t *agree);
+
 /** This rank gives to the next round, whose number is returned; 0: it is not known yet (agree->round tells). The last
- * one has been decided. ops->decided may be called meanwhile. */
-uint64_t kvcl_agree_give(kvcl_agree_t *agree, uint32_t call, uint64_t flags, const kvcl_rankset_t *acked);
+ * one has been decided. value: call, flags, acked and names[0]. at: the call's place. ops->decided may be called
+ * meanwhile. */
+uint64_t kvcl_agree_give(kvcl_agree_t *agree, const kvcl_agree_value_t *value, uint64_t at);
 
 /** A message of a rank of the group; one that does not fit is dropped. */
 void kvcl_agree_take(kvcl_agree_t *agree, const kvcl_agree_msg_t *msg);

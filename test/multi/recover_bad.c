@@ -1,5 +1,6 @@
 /*
- * Bad input and bad luck with views: calls in different order or of different sizes, ranks that are not in the view or
+ * Bad input and bad luck with views: calls in different order or of different sizes, collectives where others agree or
+ * shrink, ranks that are not in the view or
  * in no communicator, and a quorum that is out of reach for a while. Ranks are forked here, and write what they saw
  * into memory that all share.
  *   recover_bad RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
@@ -19,7 +20,7 @@
 enum { RANKS_MAX = 16, LONG_S = 100, ROOTS_S = 6, FREES = 40 };
 #define LONG_NS (LONG_S * UINT64_C(1000000000))
 
-typedef enum { CALLS, KINDS, SIZES, EMPTY, LARGE, ROOTS, ABSENT, QUORUM, DEAF, FREED, DECIDED } what_t;
+typedef enum { CALLS, ORDER, KINDS, SIZES, EMPTY, LARGE, ROOTS, ABSENT, QUORUM, DEAF, FREED, DECIDED, DEATH } what_t;
 
 typedef struct shared {
     what_t      what;
@@ -96,6 +97,84 @@ static void unlike_calls(const rank_t *r)
     flags = 3;
     IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK); /* the next round is one */
     IS((int)flags, 3);
+}
+
+/* All make the same calls again: twice, since the first agreement counts from the error. */
+static void call_alike(const rank_t *r)
+{
+    uint32_t    one   = 1, sum = 0;
+    uint64_t    flags = 3;
+    kvcl_req_h  req   = NULL;
+    kvcl_comm_h comm  = NULL;
+    int         i;
+
+    for (i = 0; i < 2; ++i) {
+        IS(end(kvcl_allreduce(r->world, &one, &sum, 1, KVCL_DTYPE_U32, KVCL_REDUCE_SUM, NULL, &req), &req), KVCL_OK);
+        IS((int)sum, size);
+        IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_OK);
+    }
+    IS(kvcl_comm_shrink(r->world, LONG_NS, &comm), KVCL_OK);
+    IS(end(kvcl_barrier(comm, NULL, &req), &req), KVCL_OK);
+    kvcl_comm_free(comm);
+}
+
+/* One rank agrees or shrinks where the others call a collective: all learn of both calls. Four times, of which the
+ * second and the fourth follow an error at once. */
+static void unlike_order(const rank_t *r)
+{
+    static uint32_t in[1 << 16], out[1 << 16];
+    uint64_t        from = now_ns(), flags = 1;
+    kvcl_req_h      req  = NULL;
+    kvcl_comm_h     comm;
+    int             i;
+
+    for (i = 0; i < 4; ++i) {
+        if (r->rank != ((i % 3 == 0) ? (size - 1) : 0)) {
+            IS(end((i % 2 == 0) ? kvcl_barrier(r->world, NULL, &req)
+                                : kvcl_allreduce(r->world, in, out, 1 << 16, KVCL_DTYPE_U32, KVCL_REDUCE_SUM, NULL,
+                                                 &req), &req), KVCL_ERR_INVALID_PARAM);
+        } else {
+            IS((i < 2) ? kvcl_comm_agree(r->world, &flags, LONG_NS) : kvcl_comm_shrink(r->world, LONG_NS, &comm),
+               KVCL_ERR_INVALID_PARAM);
+        }
+        says(r, (i < 2) ? "called kvcl_comm_agree" : "called kvcl_comm_shrink",
+             (i % 2 == 0) ? "called kvcl_barrier" : "called kvcl_allreduce of 262144 bytes (sum of u32)");
+        if (i % 2 == 1) {
+            call_alike(r);
+        }
+    }
+    if (now_ns() - from > LONG_NS / 2) {
+        fail(r, "it ended late", 0);
+    }
+}
+
+/* The last rank is killed between broadcasts. Each other one makes as many as it can until one fails, so all have made
+ * different numbers of them when they agree, and when they shrink. */
+static void die_between(const rank_t *r)
+{
+    kvcl_xfer_params_t p      = KVCL_XFER_PARAMS_INIT;
+    kvcl_status_t      status = KVCL_OK;
+    uint64_t           flags  = 1;
+    kvcl_req_h         req    = NULL;
+    kvcl_comm_h        comm   = NULL;
+    char               bytes[64] = "";
+    int                i, n;
+
+    p.timeout_ns = ROOTS_S * UINT64_C(1000000000);
+    for (i = 0; status == KVCL_OK; ++i) {
+        if ((r->rank == size - 1) && (i == 20)) {
+            raise(SIGKILL);
+        }
+        status = end(kvcl_bcast_bytes(r->world, 0, bytes, sizeof(bytes), &p, &req), &req);
+    }
+    IS(status == KVCL_ERR_INVALID_PARAM, false);
+    IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_RANK_FAILED);
+    IS(kvcl_comm_shrink(r->world, LONG_NS, &comm), KVCL_OK);
+    IS(kvcl_comm_get_failed(r->world, NULL, 0, &n), KVCL_OK);
+    IS(n, 1);
+    IS(end(kvcl_barrier(comm, NULL, &req), &req), KVCL_OK);
+    IS(kvcl_comm_agree(comm, &flags, LONG_NS), KVCL_OK);
+    kvcl_comm_free(comm);
 }
 
 /* One rank makes another collective, or one of other sizes, or each names another root. All learn of two calls. */
@@ -380,6 +459,11 @@ static void free_as_decided(const rank_t *r)
     }
 }
 
+static bool last_dies(what_t what)
+{
+    return (what == ABSENT) || (what == DEATH);
+}
+
 static int live(const void *arg, int rank)
 {
     rank_t        one = {.rank = rank}, *r = &one;
@@ -398,6 +482,12 @@ static int live(const void *arg, int rank)
     switch (shared->what) {
     case CALLS:
         unlike_calls(r);
+        break;
+    case ORDER:
+        unlike_order(r);
+        break;
+    case DEATH:
+        die_between(r);
         break;
     case KINDS:
     case SIZES:
@@ -423,7 +513,7 @@ static int live(const void *arg, int rank)
         break;
     }
     atomic_fetch_add(&shared->finished, 1);
-    wait_for(&shared->finished, (shared->what == ABSENT) ? size - 1 : size);
+    wait_for(&shared->finished, last_dies(shared->what) ? size - 1 : size);
     kvcl_cache_destroy(r->cache);
     kvcl_finalize(r->ctx);
     return 0;
@@ -455,7 +545,7 @@ static bool run(what_t what, const char *name)
         atomic_store(&shared->go, 2);
     }
     for (rank = 0; rank < size; ++rank) {
-        right = (rank_ends_well(pids[rank]) || ((what == ABSENT) && (rank == size - 1))) && right;
+        right = (rank_ends_well(pids[rank]) || (last_dies(what) && (rank == size - 1))) && right;
     }
     right = right && (atomic_load(&shared->wrong) == 0) && (atomic_load(&shared->stale) <= (size - 1) / 2);
     printf("%s %s, %d ranks\n", right ? "ok" : "WRONG", name, size);
@@ -467,6 +557,7 @@ int main(int argc, char **argv)
 {
     static const char *const names[] = {
         [CALLS] = "agree and shrink at once are refused on all",
+        [ORDER] = "a collective where one rank agrees or shrinks is refused on all",
         [KINDS] = "two collectives at once are refused on all",
         [SIZES] = "a collective of two sizes is refused on all",
         [EMPTY] = "a collective of no bytes on one rank is refused on the others",
@@ -477,6 +568,7 @@ int main(int argc, char **argv)
         [DEAF] = "who hears nobody of its host leaves",
         [FREED] = "a communicator is freed while a thread agrees with it",
         [DECIDED] = "a communicator is freed as what a thread agrees on is decided",
+        [DEATH] = "after a death all agree, whatever collectives each has called",
     };
     const char *only = (argc > 2) ? argv[2] : "";
     bool       right = true;
@@ -488,7 +580,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: recover_bad RANKS [CASE]\n");
         return 1;
     }
-    for (what = CALLS; what <= DECIDED; ++what) {
+    for (what = CALLS; what <= DEATH; ++what) {
         if ((what == DEAF) && ((getenv("KVCL_PATH") == NULL) || (strcmp(getenv("KVCL_PATH"), "shm") != 0))) {
             continue; /* connections are of two ranks alone */
         }
