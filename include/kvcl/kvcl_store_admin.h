@@ -94,12 +94,15 @@ KVCL_API kvcl_status_t kvcl_store_copy(kvcl_store_h store, const kvcl_key_t *key
  * blocks that no other rank holds to ranks with free room in their pools: first those of its pool, from the least
  * recently used on, then those of its second tier. No get fails because of it. A block without room elsewhere stays: it
  * is lost with the store, or the next store finds it in the tier's file. *moved_p (may be NULL): blocks moved, on
- * failure too. Blocks: no batch begins after timeout_ns; one that has begun may take up to KVCL_TIMEOUT for each rank
- * involved. It has no posting form, since it moves batch after batch and reads the second tier's file: a caller that
- * must not wait calls it in a thread of its own.
- * @return KVCL_OK (no block is left that only this rank has); KVCL_ERR_NO_SPACE (the other ranks are full, or there are
- *         none: the sentence says how many blocks are left at least, and timeout_ns limits how many it counts);
- *         KVCL_ERR_TIMED_OUT.
+ * failure too. Where a rank is silent, or the home of a block fails, it tries again until timeout_ns have passed.
+ * Blocks: no batch begins later; one that has begun may take up to KVCL_TIMEOUT for each rank involved. It has no
+ * posting form, since it moves batch after batch and reads the second tier's file: a caller that must not wait calls it
+ * in a thread of its own.
+ * @return KVCL_OK (no block is left that only this rank has); KVCL_ERR_NO_SPACE (the other ranks all answer, and are
+ *         full, or there are none: the sentence says how many blocks are left at least, and timeout_ns limits how many
+ *         it counts); KVCL_ERR_TIMED_OUT (the sentence names a rank that does not answer); KVCL_ERR_NO_QUORUM (so few
+ *         ranks answer that no block can be listed); KVCL_ERR_STALE (the others have excluded this rank);
+ *         KVCL_ERR_SHUTDOWN (the store is closed meanwhile).
  */
 KVCL_API kvcl_status_t kvcl_store_drain(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
     KVCL_MUST_CHECK;

@@ -3,7 +3,8 @@
  *
  * Each size goes by itself: the pool's blocks in use first, then its others, then those of its tier. A batch goes to
  * the rank with the most room, and no rank has to evict for it; blocks that have arrived are removed here, so a key can
- * be found at any time. store->draining keeps new copies away; ranks that drain as well receive none.
+ * be found at any time. store->draining keeps new copies away; ranks that drain as well receive none. Where a rank is
+ * silent, or a home fails, all of that is tried again until the deadline (grow/drain_ranks.c).
  */
 #include "config.h"
 #include "base/clock.h"
@@ -11,9 +12,8 @@
 #include "req/timeout.h"
 #include "store/admin/ops.h"
 #include "store/cold/cold.h"
-#include "store/copy/send.h"
+#include "store/grow/drain_ranks.h"
 #include "store/home/home_answer.h"
-#include "store/place/choose.h"
 #include "store/pool/pool.h"
 #include "store/tenant.h"
 #include "xfer/params.h"
@@ -22,18 +22,6 @@
 #include <stdlib.h>
 
 _Static_assert((int)KVCL_SEND_BATCH <= (int)KVCL_HELD_MAX, "one batch is one question");
-
-typedef struct drain {
-    kvcl_send_t batch;
-    uint64_t    moved;
-    uint64_t    left;                 /* in this pass: blocks for which no rank has room */
-    uint64_t    least;                /* what `left` was in the pass before */
-    uint64_t    all_left, left_bytes; /* of all sizes; at least so many */
-    bool        missed; /* in this pass some blocks did not arrive */
-    bool        full;   /* no rank has room for a block of the size being moved */
-    uint8_t     *skip;  /* one byte a rank: it takes none */
-    uint64_t    room[]; /* by rank: bytes of blocks of the size being moved that it could take without evicting */
-} drain_t;
 
 /* Used blocks first, since there may not be room for all of them; then the others. */
 static bool is_to_move(const kvcl_owner_t *pool, uint32_t slot, bool used)
@@ -66,20 +54,22 @@ static uint64_t next_blocks(kvcl_owner_t *pool, bool used, uint32_t *slot_p, kvc
 }
 
 /* Keep only the blocks that no other rank has, not counting ranks that drain as well. */
-static kvcl_status_t keep_single(kvcl_store_h store, kvcl_send_t *batch)
+static kvcl_status_t keep_single(kvcl_store_h store, uint64_t deadline_ns, kvcl_send_t *batch)
 {
     kvcl_found_t  found[KVCL_SEND_BATCH];
     kvcl_key_t    keys[KVCL_SEND_BATCH];
     uint8_t       held[KVCL_SEND_BATCH];
+    uint64_t      left_ns = kvcl_deadline_left(deadline_ns);
     uint32_t      kept = 0, i, j;
     kvcl_status_t status;
 
+    left_ns = (left_ns < kvcl_timeout(store->ctx, 0)) ? left_ns + 1 : 0;
     for (i = 0; i < batch->n; ++i) {
         keys[i] = batch->recs[i].key;
     }
     batch->unlisted = false;
-    status          = kvcl_locate(store, keys, batch->n, found, 0);
-    status          = (status == KVCL_OK) ? kvcl_held(store, keys, found, batch->n, 0, held) : status;
+    status          = kvcl_locate(store, keys, batch->n, found, left_ns);
+    status          = (status == KVCL_OK) ? kvcl_held(store, keys, found, batch->n, left_ns, held) : status;
     for (i = 0; (status == KVCL_OK) && (i < batch->n); ++i) {
         bool listed = false;
         for (j = 0; j < found[i].n; ++j) {
@@ -121,85 +111,23 @@ static uint64_t leave_made(kvcl_owner_t *pool, const kvcl_send_t *batch, uint32_
     return n;
 }
 
-static uint64_t room_for(const kvcl_store_stats_t *stats, uint64_t bytes)
-{
-    unsigned i;
-
-    for (i = 0; i < KVCL_STORE_SIZES_MAX; ++i) {
-        if ((i < stats->n_sizes) && (stats->sizes[i].block_bytes == bytes)) {
-            return stats->sizes[i].takes * bytes;
-        }
-    }
-    return 0;
-}
-
-/* Query how much room the other ranks have for blocks of this size, and whether they are drained as well. If two ranks
- * drain at once, at least one learns of the other, since each sets `draining` before it queries. For a second size
- * (again) ranks that did not answer, or are drained, are not queried any more. */
-static void request_room(kvcl_store_h store, uint64_t bytes, bool again, drain_t *drain)
-{
-    kvcl_store_stats_t stats = KVCL_STORE_STATS_INIT;
-    uint32_t           i;
-    bool               answered;
-
-    memset(drain->skip, 0, store->n_ranks); /* a rank without room for one size may have room for another */
-    drain->full = false;
-    for (i = 0; i < store->n_ranks; ++i) {
-        if ((i == store->me) || (again && store->ranks[i].leaving)) {
-            continue;
-        }
-        answered                = (kvcl_store_rank_stats(store, (int)i, &stats, NULL) == KVCL_OK);
-        store->ranks[i].leaving = !answered || (stats.draining != 0);
-        drain->room[i]          = (answered && !stats.draining) ? room_for(&stats, bytes) : 0;
-        if (answered && (store->ranks[i].n_sizes != 0)) {
-            kvcl_lock(store->ctx);
-            kvcl_place_seen(&store->places[i], stats.draining ? 0 : stats.pool_free_bytes);
-            kvcl_unlock(store->ctx);
-        }
-    }
-}
-
-/* Lock held. The rank with the most room, in the order of kvcl_store_place; false: no rank has any. */
-static bool choose(kvcl_store_h store, uint64_t bytes, drain_t *drain, uint16_t *to_p)
-{
-    kvcl_assert_locked(store->ctx);
-    while (kvcl_store_place(store, bytes, drain->skip, 1, to_p) == 1) {
-        if (drain->room[*to_p] >= bytes) {
-            return true;
-        }
-        drain->skip[*to_p] = 1;
-    }
-    return false;
-}
-
 /* Send a batch of blocks that only this rank holds to a rank with room, as many as it has room for.
  * KVCL_INPROGRESS: the others of the batch are still to be sent. */
-static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t deadline, drain_t *drain)
+static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, kvcl_drain_t *drain)
 {
     kvcl_store_h store  = pool->store;
-    uint64_t     bytes  = kvcl_owner_bytes(pool);
     kvcl_send_t  *batch = &drain->batch;
     uint32_t     all    = batch->n;
-    bool         found;
     uint16_t     to;
 
-    kvcl_lock(store->ctx);
-    found = choose(store, bytes, drain, &to);
-    if (found && (drain->room[to] / bytes < batch->n)) {
-        batch->n = (uint32_t)(drain->room[to] / bytes);
-    }
-    kvcl_unlock(store->ctx);
-    if (!found) {
+    if (kvcl_drain_send(drain, tenant, kvcl_owner_bytes(pool), &to) != KVCL_OK) {
         drain->full  = true;
         drain->left += batch->n;
         return KVCL_OK; /* the others of the pass are counted as well */
     }
-    if (kvcl_send_batch(store, to, tenant, deadline, batch) != KVCL_OK) {
-        drain->skip[to] = 1; /* another rank takes them */
-        batch->n        = 0;
+    if (batch->n == 0) {
         return KVCL_INPROGRESS;
     }
-    drain->room[to] = batch->room;
     kvcl_lock(store->ctx);
     drain->moved += leave_made(pool, batch, to);
     kvcl_unlock(store->ctx);
@@ -209,8 +137,9 @@ static kvcl_status_t move_batch(kvcl_owner_t *pool, uint64_t tenant, uint64_t de
 }
 
 /* The end of a pass: used blocks are tried again with all the others. */
-static kvcl_status_t end_pass(const kvcl_owner_t *pool, bool used, kvcl_status_t status, drain_t *drain)
+static kvcl_status_t end_pass(const kvcl_owner_t *pool, bool used, kvcl_status_t status, kvcl_drain_t *drain)
 {
+    drain->any_missed = drain->any_missed || (drain->missed && !used);
     if ((status != KVCL_OK) || used || ((drain->left == 0) && !drain->missed)) {
         return status;
     }
@@ -220,13 +149,14 @@ static kvcl_status_t end_pass(const kvcl_owner_t *pool, bool used, kvcl_status_t
 }
 
 /* Blocks without room will not have any later: they are reported, as far as they have been counted. */
-static kvcl_status_t late(const kvcl_owner_t *pool, drain_t *drain)
+static kvcl_status_t late(const kvcl_owner_t *pool, kvcl_drain_t *drain)
 {
-    drain->left = (drain->left > drain->least) ? drain->left : drain->least;
+    drain->left       = (drain->left > drain->least) ? drain->left : drain->least;
+    drain->any_missed = drain->any_missed || drain->missed;
     return (drain->left != 0) ? end_pass(pool, false, KVCL_OK, drain) : KVCL_ERR_TIMED_OUT;
 }
 
-static void begin_pass(drain_t *drain, uint64_t least)
+static void begin_pass(kvcl_drain_t *drain, uint64_t least)
 {
     drain->missed = false;
     drain->least  = least;
@@ -234,7 +164,7 @@ static void begin_pass(drain_t *drain, uint64_t least)
 }
 
 /* Once no rank has room, the used blocks are left to the second pass, which then only counts. */
-static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline, drain_t *drain)
+static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, kvcl_drain_t *drain)
 {
     kvcl_store_h  store  = pool->store;
     kvcl_status_t status = KVCL_OK;
@@ -243,15 +173,15 @@ static kvcl_status_t drain_pool(kvcl_owner_t *pool, bool used, uint64_t deadline
 
     begin_pass(drain, used ? 0 : drain->left);
     while ((status == KVCL_OK) && (slot < pool->slots.n) && !(used && drain->full)) {
-        if (kvcl_deadline_passed(deadline)) {
-            return late(pool, drain);
-        }
         first = slot;
         kvcl_lock(store->ctx);
         tenant = next_blocks(pool, used, &slot, &drain->batch);
         kvcl_unlock(store->ctx);
-        status = keep_single(store, &drain->batch);
-        status = ((status == KVCL_OK) && (drain->batch.n != 0)) ? move_batch(pool, tenant, deadline, drain) : status;
+        status = keep_single(store, drain->deadline_ns, &drain->batch);
+        if (kvcl_deadline_passed(drain->deadline_ns)) {
+            return late(pool, drain);
+        }
+        status = ((status == KVCL_OK) && (drain->batch.n != 0)) ? move_batch(pool, tenant, drain) : status;
         if (status == KVCL_INPROGRESS) {
             slot   = (drain->batch.n != 0) ? drain->batch.recs[drain->batch.n].loc.slot : first;
             status = KVCL_OK;
@@ -283,7 +213,7 @@ static bool next_of_tier(const kvcl_owner_t *pool, uint64_t *it, kvcl_send_t *ba
 
 /* The tenant of these blocks is not known any more. Moved blocks leave the tier, so the walk continues where a batch
  * began if a part of it was not sent. */
-static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *drain)
+static kvcl_status_t drain_tier(kvcl_owner_t *pool, kvcl_drain_t *drain)
 {
     kvcl_store_h  store  = pool->store;
     kvcl_status_t status = KVCL_OK;
@@ -291,11 +221,11 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
 
     begin_pass(drain, 0);
     while ((status == KVCL_OK) && (store->cold != NULL) && next_of_tier(pool, &it, &drain->batch)) {
-        if (kvcl_deadline_passed(deadline)) {
+        status = keep_single(store, drain->deadline_ns, &drain->batch);
+        if (kvcl_deadline_passed(drain->deadline_ns)) {
             return late(pool, drain);
         }
-        status = keep_single(store, &drain->batch);
-        status = ((status == KVCL_OK) && (drain->batch.n != 0)) ? move_batch(pool, 0, deadline, drain) : status;
+        status = ((status == KVCL_OK) && (drain->batch.n != 0)) ? move_batch(pool, 0, drain) : status;
         if (status == KVCL_INPROGRESS) {
             it     = first;
             status = KVCL_OK;
@@ -306,74 +236,61 @@ static kvcl_status_t drain_tier(kvcl_owner_t *pool, uint64_t deadline, drain_t *
 }
 
 /* Drain all blocks of one size; tier: those of its tier, after its pool is empty. */
-static kvcl_status_t drain_class(kvcl_owner_t *pool, bool tier, uint64_t deadline, drain_t *drain)
+static kvcl_status_t drain_class(kvcl_owner_t *pool, bool tier, kvcl_drain_t *drain)
 {
     kvcl_status_t status;
 
-    request_room(pool->store, kvcl_owner_bytes(pool), tier || (pool->cls != 0), drain);
+    kvcl_drain_query(drain, kvcl_owner_bytes(pool), tier || (pool->cls != 0));
     if (tier) {
-        return drain_tier(pool, deadline, drain);
+        return drain_tier(pool, drain);
     }
-    status = drain_pool(pool, true, deadline, drain);
-    return (status == KVCL_OK) ? drain_pool(pool, false, deadline, drain) : status;
+    status = drain_pool(pool, true, drain);
+    return (status == KVCL_OK) ? drain_pool(pool, false, drain) : status;
 }
 
 /* The pools first: their blocks were used last. */
-static kvcl_status_t drain_all(kvcl_pool_t *pool, uint64_t deadline, drain_t *drain)
+static kvcl_status_t drain_all(kvcl_pool_t *pool, kvcl_drain_t *drain)
 {
     kvcl_status_t status[KVCL_SLABS_CLASSES_MAX], first = KVCL_OK;
     unsigned      i;
 
     for (i = 0; i < pool->n; ++i) {
-        status[i] = drain_class(pool->owners[i], false, deadline, drain);
+        status[i] = drain_class(pool->owners[i], false, drain);
     }
     for (i = 0; i < pool->n; ++i) {
         if ((status[i] == KVCL_OK) && (pool->owners[i]->store->cold != NULL)) {
-            status[i] = drain_class(pool->owners[i], true, deadline, drain);
+            status[i] = drain_class(pool->owners[i], true, drain);
         }
         first = (first == KVCL_OK) ? status[i] : first;
     }
     return first;
 }
 
-static kvcl_status_t failed(const drain_t *drain, kvcl_status_t status)
-{
-    const unsigned long long moved = drain->moved, left = drain->all_left, bytes = drain->left_bytes;
-
-    if ((status == KVCL_ERR_NO_SPACE) && (left != 0)) {
-        return kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, at least %llu blocks (%llu bytes) have not:"
-                         " no other rank's pool has room for them, and none evicts for them: remove blocks, or open "
-                         "ranks with more dram_bytes", moved, left, bytes);
-    }
-    return kvcl_fail(status, "kvcl_store_drain: %llu blocks have moved, others not: %s; call it again%s", moved,
-                     kvcl_status_text(status), (status == KVCL_ERR_TIMED_OUT) ? ", or give a longer timeout_ns" : "");
-}
-
 static kvcl_status_t drain_rank(kvcl_store_h store, uint64_t *moved_p, const kvcl_xfer_params_t *params)
 {
     kvcl_status_t      status = kvcl_store_check(store, NULL, 0, "kvcl_store_drain");
     kvcl_xfer_params_t p;
-    uint64_t           deadline;
-    drain_t            *drain;
+    kvcl_drain_t       *drain;
 
     status = (status == KVCL_OK) ? kvcl_xfer_params(params, KVCL_CALL_STORE_DRAIN, &p) : status;
     if (status != KVCL_OK) {
         return status;
     }
-    deadline = kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns));
-    drain    = calloc(1, sizeof(*drain) + (store->n_ranks * (sizeof(drain->room[0]) + sizeof(drain->skip[0]))));
+    drain = kvcl_drain_new(store, kvcl_deadline_after(kvcl_timeout(store->ctx, p.timeout_ns)));
     if (drain == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_store_drain: no memory");
     }
-    drain->skip = (uint8_t *)(drain->room + store->n_ranks);
     kvcl_lock(store->ctx);
     store->draining = true;
     kvcl_unlock(store->ctx);
-    status = (store->pool != NULL) ? drain_all(store->pool, deadline, drain) : KVCL_OK;
+    do {
+        kvcl_drain_begin(drain);
+        status = (store->pool != NULL) ? drain_all(store->pool, drain) : KVCL_OK;
+    } while ((status != KVCL_OK) && kvcl_drain_again(drain, status));
     kvcl_lock(store->ctx);
     status = ((status == KVCL_OK) && store->closing) ? KVCL_ERR_SHUTDOWN : status; /* its blocks have gone */
     kvcl_unlock(store->ctx);
-    status = (status == KVCL_OK) ? KVCL_OK : failed(drain, status);
+    status = (status == KVCL_OK) ? KVCL_OK : kvcl_drain_failed(drain, status);
     if (moved_p != NULL) {
         *moved_p = drain->moved;
     }
