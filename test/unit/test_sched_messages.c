@@ -68,6 +68,40 @@ START_TEST(a_list_is_skipped_as_its_values_are)
 }
 END_TEST
 
+/* Rows of numbers, most of them of five bytes, read together and one by one; some are cut, or have another value. */
+START_TEST(a_row_of_numbers_is_read_as_each_of_them_is)
+{
+    uint8_t   row[64 * 5];
+    uint32_t  values[64], value;
+    kvcl_mp_t all, each;
+    unsigned  round, i, n, len, one;
+
+    for (round = 0; round < 5000; ++round) {
+        n   = below(64);
+        one = below(2) * (1 + below(64)); /* a number of one byte, or none */
+        for (i = 0, len = 0; i < n; ++i) {
+            memset(row + len, (int)below(256), 5);
+            row[len] = (i + 1 == one) ? 0x21 : 0xce;
+            len += (i + 1 == one) ? 1 : 5;
+        }
+        if ((n > 0) && (below(8) == 0)) {
+            row[0] = 0xc0;
+        }
+        len   -= ((n > 0) && (below(3) == 0)) ? 1 : 0;
+        all    = each = (kvcl_mp_t){row, row + len};
+        for (i = 0; (i < n) && kvcl_mp_u32(&each, UINT32_MAX, &value); ++i) {
+        }
+        ck_assert_msg(kvcl_mp_u32s(&all, values, n) == (i == n), "round %u: %u numbers in %u bytes", round, n, len);
+        ck_assert_msg((i < n) || (all.pos == each.pos), "round %u", round);
+        each = (kvcl_mp_t){row, row + len};
+        for (n = (i == n) ? n : 0, i = 0; i < n; ++i) {
+            ck_assert(kvcl_mp_u32(&each, UINT32_MAX, &value));
+            ck_assert_uint_eq(values[i], value);
+        }
+    }
+}
+END_TEST
+
 /* One message of more blocks than are looked up at a time, and the table grows meanwhile. */
 START_TEST(a_long_message_stores_each_block)
 {
@@ -133,6 +167,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, the_short_ways_agree_with_the_long_one);
     tcase_add_test(tc, a_list_is_skipped_as_its_values_are);
+    tcase_add_test(tc, a_row_of_numbers_is_read_as_each_of_them_is);
     tcase_add_test(tc, a_long_message_stores_each_block);
     suite_add_tcase(suite, tc);
     return test_run(suite);

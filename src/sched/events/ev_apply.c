@@ -159,19 +159,6 @@ static bool tokens_room(kvcl_sched_index_h index, uint32_t n)
     return true;
 }
 
-static bool next_tokens(kvcl_ev_list_t *list, uint32_t *tokens, uint32_t n)
-{
-    uint32_t i;
-
-    list->n -= n;
-    for (i = 0; i < n; ++i) {
-        if (!kvcl_mp_u32(&list->mp, UINT32_MAX, &tokens[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool stored_by_tokens(kvcl_sched_index_h index, kvcl_idx_source_t *source, const kvcl_ev_t *ev, uint32_t tiers,
                              uint32_t size)
 {
@@ -191,11 +178,12 @@ static bool stored_by_tokens(kvcl_sched_index_h index, kvcl_idx_source_t *source
         return true;
     }
     while ((hashes.n > 0) && (tokens.n >= size)) {
-        if (!next_hash(&hashes, space, &item, &hash) || !next_tokens(&tokens, index->tokens, size) ||
+        if (!next_hash(&hashes, space, &item, &hash) || !kvcl_mp_u32s(&tokens.mp, index->tokens, size) ||
             ((extra.n != 0) && !kvcl_ev_extra(&extra, &ev->lora, &parent))) {
             (void)!kvcl_idx_hold_all(index, source, coming, k, tiers);
             return false;
         }
+        tokens.n -= size;
         (void)!kvcl_key_chain(&parent, depth, index->tokens, size, size, &key, 1, &n);
         kvcl_idx_coming(index, source, &coming[k++], &key, depth, hash);
         if (k == KVCL_IDX_COMING) {

@@ -142,17 +142,20 @@ static unsigned fixed(uint8_t head)
     return ((head >= 0xcc) && (head <= 0xd3)) ? 1 + (1u << (head & 3)) : 0;
 }
 
-/* Go past four values of `size` bytes each if all have the first one's head: hashes and most tokens have. */
-static bool four(kvcl_mp_t *mp, unsigned size)
+/* Go past a value of `size` bytes and those behind it with the same head, at most `most`: hashes and most tokens have
+ * it. @return how many. */
+static uint64_t alike(kvcl_mp_t *mp, unsigned size, uint64_t most)
 {
-    const uint8_t *p = mp->pos;
+    const uint8_t *p = mp->pos, *const last = mp->end - size;
+    const uint8_t head = *p;
+    uint64_t      n    = 0;
 
-    if ((size == 1) || (kvcl_mp_left(mp) < 4 * (size_t)size) || (p[size] != p[0]) || (p[2 * size] != p[0]) ||
-        (p[3 * size] != p[0])) {
-        return false;
-    }
-    mp->pos += 4 * (size_t)size;
-    return true;
+    do {
+        p += size;
+        ++n;
+    } while ((n < most) && (p <= last) && (*p == head));
+    mp->pos = p;
+    return n;
 }
 
 bool kvcl_mp_skip(kvcl_mp_t *mp)
@@ -161,21 +164,18 @@ bool kvcl_mp_skip(kvcl_mp_t *mp)
     uint64_t       left = 1; /* values still to come; each takes a byte at least */
     unsigned       size;
 
-    for (; left > 0; --left) {
+    while (left > 0) {
         size = (mp->pos != mp->end) ? fixed(*mp->pos) : 0;
-        if ((size > 0) && (left >= 4) && four(mp, size)) {
-            left -= 3;
-            continue;
-        }
         if ((size > 0) && (size <= kvcl_mp_left(mp))) {
-            mp->pos += size;
+            left -= alike(mp, size, left);
             continue;
         }
         if (!kvcl_mp_next(mp, &item)) {
             return false;
         }
+        --left;
         left += (item.kind == KVCL_MP_ARRAY) ? item.len : (item.kind == KVCL_MP_MAP) ? 2 * (uint64_t)item.len : 0;
-        if (left - 1 > kvcl_mp_left(mp)) {
+        if (left > kvcl_mp_left(mp)) {
             return false;
         }
     }
@@ -191,4 +191,36 @@ bool kvcl_mp_u32_any(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p)
     }
     *value_p = (uint32_t)item.number;
     return true;
+}
+
+/* As the tokens of a large vocabulary are: five bytes each. */
+static bool all_wide(kvcl_mp_t *mp, uint32_t *values, uint32_t n)
+{
+    const uint8_t *p = mp->pos;
+    uint32_t      i;
+
+    if (kvcl_mp_left(mp) / 5 < n) {
+        return false;
+    }
+    for (i = 0; i < n; ++i, p += 5) {
+        if (*p != 0xce) {
+            return false;
+        }
+        values[i] = (uint32_t)p[1] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 8 | p[4];
+    }
+    mp->pos = p;
+    return true;
+}
+
+bool kvcl_mp_u32s(kvcl_mp_t *mp, uint32_t *values, uint32_t n)
+{
+    uint32_t i = 0;
+
+    if (all_wide(mp, values, n)) {
+        return true;
+    }
+    while ((i < n) && kvcl_mp_u32(mp, UINT32_MAX, &values[i])) {
+        ++i;
+    }
+    return i == n;
 }

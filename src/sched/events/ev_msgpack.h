@@ -65,6 +65,9 @@ static inline bool kvcl_mp_u32(kvcl_mp_t *mp, uint32_t most, uint32_t *value_p)
     return kvcl_mp_u32_any(mp, most, value_p);
 }
 
+/** The next n values as whole numbers of 32 bits. @return false: one is none. */
+bool kvcl_mp_u32s(kvcl_mp_t *mp, uint32_t *values, uint32_t n);
+
 static inline bool kvcl_mp_is(const kvcl_mp_item_t *item, const char *text, size_t len)
 {
     return (item->kind == KVCL_MP_BYTES) && (item->len == len) && (__builtin_memcmp(item->bytes, text, len) == 0);

@@ -12,7 +12,6 @@
 #include "base/checksum.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 enum {
@@ -121,6 +120,7 @@ uint32_t kvcl_idx_find(kvcl_sched_index_h index, const kvcl_key_t *key)
                            kvcl_idx_hash(index, key), key, NULL);
 }
 
+/* A chunk's blocks are written when they are made (kvcl_idx_make): what it contains until then is not read. */
 static kvcl_status_t chunk_room(kvcl_sched_index_h index, uint32_t id)
 {
     const size_t     bytes = (size_t)KVCL_IDX_CHUNK * sizeof(kvcl_idx_block_t);
@@ -140,7 +140,6 @@ static kvcl_status_t chunk_room(kvcl_sched_index_h index, uint32_t id)
 #ifdef MADV_HUGEPAGE
     (void)madvise(chunk, bytes, MADV_HUGEPAGE);
 #endif
-    memset(chunk, 0, bytes);
     atomic_fetch_add_explicit(&index->bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&index->chunks[at], chunk, memory_order_release);
     return KVCL_OK;

@@ -53,7 +53,7 @@ kvcl_status_t kvcl_idx_guess(kvcl_sched_index_h index, uint32_t slot, const kvcl
     kvcl_idx_guesses_t *all = &index->guesses;
     kvcl_idx_block_t   *block;
     uint64_t           until = now_ns + index->predict_ns;
-    uint32_t           id;
+    uint32_t           id, old;
     kvcl_status_t      status = room(all);
 
     status = (status == KVCL_OK) ? kvcl_idx_make(index, key, kvcl_idx_hash(index, key), KVCL_IDX_DEPTHS, &id)
@@ -62,7 +62,8 @@ kvcl_status_t kvcl_idx_guess(kvcl_sched_index_h index, uint32_t slot, const kvcl
         return status;
     }
     block  = kvcl_idx_block(index, id);
-    status = kvcl_idx_set_put(index, block, slot, kvcl_idx_set_get(block, slot) | 1u << KVCL_IDX_PREDICTED);
+    old    = kvcl_idx_set_get(block, slot);
+    status = kvcl_idx_set_put(index, block, slot, old, old | 1u << KVCL_IDX_PREDICTED);
     if (status != KVCL_OK) {
         kvcl_idx_drop_empty(index, id);
         return status;
@@ -76,9 +77,10 @@ kvcl_status_t kvcl_idx_guess(kvcl_sched_index_h index, uint32_t slot, const kvcl
 static void end(kvcl_sched_index_h index, uint32_t id, uint32_t slot)
 {
     kvcl_idx_block_t *block = kvcl_idx_block(index, id);
+    const uint32_t   old    = kvcl_idx_set_get(block, slot);
 
     (void)kvcl_map_del(&index->guesses.until, name_of(id, slot));
-    (void)!kvcl_idx_set_put(index, block, slot, kvcl_idx_set_get(block, slot) & KVCL_IDX_REAL);
+    (void)!kvcl_idx_set_put(index, block, slot, old, old & KVCL_IDX_REAL);
     kvcl_idx_drop_empty(index, id);
 }
 

@@ -240,9 +240,9 @@ static kvcl_status_t add(kvcl_sched_index_h index, kvcl_idx_block_t *block, uint
     return KVCL_OK;
 }
 
-kvcl_status_t kvcl_idx_set_put(kvcl_sched_index_h index, kvcl_idx_block_t *block, uint32_t slot, uint32_t mask)
+kvcl_status_t kvcl_idx_set_put(kvcl_sched_index_h index, kvcl_idx_block_t *block, uint32_t slot, uint32_t old,
+                               uint32_t mask)
 {
-    uint32_t         old  = kvcl_idx_set_get(block, slot);
     kvcl_idx_bits_t  *bits = kvcl_idx_as_bits(more_of(block));
     _Atomic uint32_t *word;
     kvcl_status_t    status;

@@ -40,9 +40,9 @@ static inline kvcl_idx_bits_t *kvcl_idx_as_bits(uintptr_t more)
 
 /** The tiers of a slot; 0: none. */
 uint32_t      kvcl_idx_set_get(const kvcl_idx_block_t *block, uint32_t slot);
-/** Set them. To have fewer needs no memory. @return KVCL_OK, KVCL_ERR_NO_MEMORY. */
-kvcl_status_t kvcl_idx_set_put(kvcl_sched_index_h index, kvcl_idx_block_t *block, uint32_t slot, uint32_t mask)
-    KVCL_MUST_CHECK;
+/** Set them; old: those of now. To have fewer needs no memory. @return KVCL_OK, KVCL_ERR_NO_MEMORY. */
+kvcl_status_t kvcl_idx_set_put(kvcl_sched_index_h index, kvcl_idx_block_t *block, uint32_t slot, uint32_t old,
+                               uint32_t mask) KVCL_MUST_CHECK;
 /** Retire what an empty block has. */
 void          kvcl_idx_set_fini(kvcl_sched_index_h index, kvcl_idx_block_t *block);
 /** At the index's end: free what a block has. */

@@ -28,16 +28,19 @@ static bool is_full(kvcl_idx_source_t *source)
     return source->held.n >= source->params.max_blocks;
 }
 
-/* A block that the source did not hold. */
+/* A block that the source did not hold; old: its slot's tiers by others. */
 static kvcl_status_t hold_new(kvcl_sched_index_h index, kvcl_idx_source_t *source, uint32_t id, uint64_t hash,
-                              uint32_t mask)
+                              uint32_t old, uint32_t mask)
 {
-    uint64_t      before = kvcl_idx_held_bytes(&source->held);
+    uint64_t      before = kvcl_idx_held_bytes(&source->held), bytes;
     kvcl_status_t status = is_full(source) ? KVCL_ERR_NO_SPACE : kvcl_idx_held_room(&source->held, source->by_hash);
 
-    atomic_fetch_add_explicit(&index->bytes, kvcl_idx_held_bytes(&source->held) - before, memory_order_relaxed);
+    bytes = kvcl_idx_held_bytes(&source->held) - before;
+    if (bytes != 0) {
+        atomic_fetch_add_explicit(&index->bytes, bytes, memory_order_relaxed);
+    }
     if (status == KVCL_OK) {
-        status = kvcl_idx_set_put(index, kvcl_idx_block(index, id), source->slot, mask);
+        status = kvcl_idx_set_put(index, kvcl_idx_block(index, id), source->slot, old, mask);
     }
     if (status == KVCL_OK) {
         kvcl_idx_held_put(&source->held, hash, id);
@@ -60,9 +63,9 @@ static kvcl_status_t hold(kvcl_sched_index_h index, kvcl_idx_source_t *source, c
     if (status == KVCL_OK) {
         mask = kvcl_idx_set_get(kvcl_idx_block(index, id), source->slot);
         if ((mask & source->params.tiers) == 0) {
-            status = hold_new(index, source, id, block->hash, mask | tiers);
+            status = hold_new(index, source, id, block->hash, mask, mask | tiers);
         } else {
-            status = kvcl_idx_set_put(index, kvcl_idx_block(index, id), source->slot, mask | tiers);
+            status = kvcl_idx_set_put(index, kvcl_idx_block(index, id), source->slot, mask, mask | tiers);
         }
         kvcl_idx_drop_empty(index, id);
     }
@@ -121,7 +124,7 @@ void kvcl_idx_let_go(kvcl_sched_index_h index, kvcl_idx_source_t *source, uint32
     if (mask == old) {
         return;
     }
-    (void)!kvcl_idx_set_put(index, block, source->slot, mask);
+    (void)!kvcl_idx_set_put(index, block, source->slot, old, mask);
     if ((mask & source->params.tiers) == 0) {
         kvcl_idx_held_del(&source->held, hash, id);
     }
@@ -131,7 +134,7 @@ void kvcl_idx_let_go(kvcl_sched_index_h index, kvcl_idx_source_t *source, uint32
 void kvcl_idx_let_all_go(kvcl_sched_index_h index, kvcl_idx_source_t *source, uint32_t tiers)
 {
     uint64_t         it = 0, hash;
-    uint32_t         id, mask;
+    uint32_t         id, old, mask;
     kvcl_idx_held_t  held = source->held;
     kvcl_idx_block_t *block;
 
@@ -143,14 +146,15 @@ void kvcl_idx_let_all_go(kvcl_sched_index_h index, kvcl_idx_source_t *source, ui
     memset(&source->held, 0, sizeof(source->held));
     while (kvcl_idx_held_next(&held, &it, &hash, &id)) {
         block = kvcl_idx_block(index, id);
-        mask  = kvcl_idx_set_get(block, source->slot) & ~(tiers & source->params.tiers);
+        old   = kvcl_idx_set_get(block, source->slot);
+        mask  = old & ~(tiers & source->params.tiers);
         if (((mask & source->params.tiers) != 0) &&
             (kvcl_idx_held_room(&source->held, source->by_hash) == KVCL_OK)) {
             kvcl_idx_held_put(&source->held, hash, id);
         } else {
             mask &= ~source->params.tiers;
         }
-        (void)!kvcl_idx_set_put(index, block, source->slot, mask);
+        (void)!kvcl_idx_set_put(index, block, source->slot, old, mask);
         kvcl_idx_drop_empty(index, id);
     }
     kvcl_idx_held_fini(&held);
