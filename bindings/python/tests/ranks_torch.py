@@ -14,8 +14,8 @@ import kvcl
 import kvcl.torch
 
 RANK, SIZE = (int(os.environ[f"OMPI_COMM_WORLD_{what}"]) for what in ("RANK", "SIZE"))
-OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.BAND,
-       dist.ReduceOp.BOR, dist.ReduceOp.BXOR]
+OPS = [dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX,
+       dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR]
 DTYPES = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
           torch.float64, torch.bool]
 COUNTS = [1, 5000, 40000]
@@ -46,6 +46,8 @@ def reductions():
                 if op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR) and dtype not in WHOLE:
                     continue
                 if dtype == torch.bool and op not in (dist.ReduceOp.MIN, dist.ReduceOp.MAX):
+                    continue
+                if op == dist.ReduceOp.AVG and not dtype.is_floating_point:
                     continue
 
                 def all_reduce(group):
@@ -154,7 +156,7 @@ def exchanges():
     dist.all_to_all(out, mine)
     assert all(torch.equal(out[r], torch.full((RANK + 1,), float(r))) for r in range(SIZE))
     for dtype in (torch.float32, torch.int64, torch.bfloat16):
-        for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
+        for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX, *([dist.ReduceOp.AVG] if dtype.is_floating_point else [])):
             x, part = data(dtype, SIZE * 3000), torch.zeros(3000, dtype=dtype)
             dist.reduce_scatter_tensor(part, x, op)
             whole = x.clone()
@@ -290,7 +292,34 @@ def few_bytes_are_given_at_once():
         assert x.tolist() == [turn] * 3 and mine.tolist() == [10 * turn + RANK] * 3, (turn, x, mine)
 
 
+def refused(what, error, said, call):
+    """On all ranks alike, before anything is sent."""
+    try:
+        call()
+    except error as got:
+        assert said in str(got), (what, got)
+    else:
+        raise AssertionError(f"{what} was taken")
+
+
 def the_rest():
+    x = torch.arange(100.0).view(10, 10).t()
+    want = x.clone()
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    assert torch.equal(x, want)  # not contiguous
+    refused("an average of integers", ValueError, "floating-point tensors are needed",
+            lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), dist.ReduceOp.AVG))
+    refused("another operation", ValueError, "not by ", lambda: dist.all_reduce(x, dist._make_nccl_premul_sum(2.0)))
+    refused("a sparse tensor", ValueError, "takes dense tensors", lambda: dist.all_reduce(torch.eye(3).to_sparse()))
+    refused("a timeout below 0", ValueError, "a time above 0",
+            lambda: dist.new_group(backend="kvcl", timeout=datetime.timedelta(seconds=-1)))
+    refused("pg_options", TypeError, "the kvcl backend has none",
+            lambda: dist.new_group(backend="kvcl", pg_options=object()))
+    refused("a rank that is none", kvcl.UnknownRank, f"rank {SIZE} is not in",
+            lambda: kvcl.torch.activate_ranks(None, [SIZE]))
+    if SIZE > 1:
+        refused("half an element", ValueError, "are no equal parts",
+                lambda: dist.all_to_all_single(torch.zeros(2 * SIZE + 1), torch.zeros(2 * SIZE + 1)))
     x = torch.arange(100.0).view(10, 10).t()
     want = x * SIZE
     dist.all_reduce(x)
@@ -305,11 +334,6 @@ def the_rest():
             y = torch.tensor([float(RANK)])
             dist.all_reduce(y, group=group)
             assert y.item() == first + (first + 1) % SIZE
-    try:
-        dist.new_group(backend="kvcl", pg_options=object())
-        raise AssertionError("options were taken")
-    except TypeError as error:
-        assert "the kvcl backend has none" in str(error)
     try:
         dist.all_reduce(torch.ones(4 + (RANK == 0)))
         raise AssertionError("other lengths were taken")

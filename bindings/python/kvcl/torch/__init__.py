@@ -7,7 +7,7 @@ registers the backend "kvcl" for tensors on the CPU and on CUDA devices. The sto
 ranks to each other, so torchrun, a rendezvous file and TCP work as for other backends; the KVCL_* variables hold.
 Broadcast, all-gather, all-reduce, reduce, reduce-scatter, all-to-all, gather, scatter, send, recv, barrier and the
 object collectives; a group made by new_group() is a communicator of the same context. On the CPU all ranks get the same
-bits of a reduction.
+bits of a reduction. Averages (AVG) are of floating-point tensors.
 
 A collective that fails raises a KvclError (RankFailed, TimedOut, InvalidParam if ranks differ in their arguments) from
 wait(). The timeout is the group's. Tensors that are not contiguous are copied.
@@ -134,6 +134,8 @@ def _create(opts: Any, pg_options: Any) -> Elastic:
     if pg_options is not None:
         raise TypeError(f"pg_options is {type(pg_options).__name__!r}: the kvcl backend has none (the KVCL_* variables "
                         "are its options)")
+    if opts.timeout.total_seconds() <= 0:
+        raise ValueError(f"timeout is {opts.timeout}: a time above 0 is needed")
     ranks = list(opts.global_ranks_in_group)
     default = dist.group.WORLD if dist.is_initialized() else None
     if ranks and isinstance(default, Elastic):

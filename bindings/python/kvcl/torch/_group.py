@@ -10,7 +10,7 @@ import torch.distributed as dist
 from .. import ANY_SOURCE, Comm, Context, RankFailed, Request
 from ._live import Live, whole
 from ._outbox import Outbox, few
-from ._tensors import bytes_of, copy_of, one_of, op_of, place_of, root_of, stream_of
+from ._tensors import averaged, bytes_of, check_dense, copy_of, one_of, op_of, place_of, root_of, stream_of
 from ._work import Finisher, Message, Work
 
 
@@ -91,6 +91,7 @@ class Group(dist.ProcessGroup):
     def _into(self, tensor: torch.Tensor, after: List[Callable[[], Any]], keep: bool = False) -> torch.Tensor:
         """Where the bytes of an output go: into the tensor, or into another one that is copied at the end. keep: not
         all of it may be written."""
+        check_dense(tensor)
         if tensor.is_contiguous():
             return tensor
         whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
@@ -110,20 +111,24 @@ class Group(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         after: List[Callable[[], Any]] = []
+        divide: List[Callable[[], Any]] = []
         requests = []
         for tensor in tensors:
             whole = self._into(tensor, after)
             if whole is not tensor:
                 whole.copy_(tensor)
+            divide += averaged(opts, whole, self._live.comm.size)
             requests.append(self._reduce_into(whole, whole, opts, self._limit(opts)))
-        return Work(self, requests, list(tensors), after)
+        return Work(self, requests, list(tensors), [*divide, *after])
 
     def reduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         tensor = one_of(tensors)
+        check_dense(tensor)
         whole = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        divide = averaged(opts, whole, self._live.comm.size)
         request = self._reduce_into(tensor.contiguous(), whole, opts, self._limit(opts))
         self._live.root(root_of(opts))  # that it takes part
-        after = [lambda: tensor.copy_(whole)] if root_of(opts) == self.rank() else []
+        after = [*divide, lambda: tensor.copy_(whole)] if root_of(opts) == self.rank() else []
         return Work(self, [request], [tensor], after)
 
     def broadcast(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
@@ -301,9 +306,11 @@ class Group(dist.ProcessGroup):
         """source: the bytes of a row for each rank that takes part."""
         after: List[Callable[[], Any]] = []
         dtype = "u8" if output.dtype == torch.bool else str(output.dtype)
-        request = self._live.post(Comm.reduce_scatter, source, bytes_of(self._into(output, after)), op_of(opts),
-                                  dtype=dtype, timeout=self._limit(opts), stream=stream_of(source))
-        return Work(self, [request], [output], after)
+        whole = self._into(output, after)
+        divide = averaged(opts, whole, self._live.comm.size)
+        request = self._live.post(Comm.reduce_scatter, source, bytes_of(whole), op_of(opts), dtype=dtype,
+                                  timeout=self._limit(opts), stream=stream_of(source))
+        return Work(self, [request], [output], [*divide, *after])
 
     def reduce_scatter(self, outputs: List[torch.Tensor], tensors: List[List[torch.Tensor]],
                        opts: Any = None) -> Work:
@@ -331,6 +338,9 @@ class Group(dist.ProcessGroup):
         after: List[Callable[[], Any]] = []
         whole, source = self._into(output, after, keep=not self._live.whole), tensor.contiguous()
         if not output_sizes and not input_sizes:
+            for given in (output, tensor):
+                if given.numel() % self.size() != 0:
+                    raise ValueError(f"all_to_all: {given.numel()} elements are no equal parts for {self.size()} ranks")
             raw, steps = self._spread(bytes_of(whole), "all_to_all")
             request = self._live.post(Comm.all_to_all, self._gathered(bytes_of(source), "all_to_all"), raw,
                                       timeout=self._limit(opts), stream=stream_of(source))

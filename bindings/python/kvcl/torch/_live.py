@@ -5,7 +5,7 @@ from typing import Any, Callable, List, Sequence, Tuple, TypeVar
 
 import torch
 
-from .. import Comm, KvclError, NoQuorum, RankFailed, Request, TimedOut, Unsupported
+from .. import Comm, KvclError, NoQuorum, RankFailed, Request, TimedOut, UnknownRank, Unsupported
 from ._tensors import handed
 
 _T = TypeVar("_T")
@@ -85,6 +85,9 @@ def left(until: float) -> float:
 def entered(comm: Comm, ranks: Sequence[int], until: float) -> None:
     """Wait until the view has these ranks, or the time has passed. Those that wait (KVCL_JOIN_WAITS) are activated.
     Raises RankFailed in a process that waits itself, and Stale in one that was excluded."""
+    for rank in ranks:
+        if not 0 <= rank < comm.size:
+            raise UnknownRank(f"activate_ranks: rank {rank} is not in a group of {comm.size} ranks")
     while not all(comm.active()[rank] for rank in ranks):
         try:
             comm.activate(ranks, left(until))

@@ -2,14 +2,14 @@
 
 import ctypes
 import functools
-from typing import Any, Sequence
+from typing import Any, Callable, List, Sequence
 
 import torch
 import torch.distributed as dist
 
 OPS = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.PRODUCT, "prod"), (dist.ReduceOp.MIN, "min"),
        (dist.ReduceOp.MAX, "max"), (dist.ReduceOp.BAND, "and"), (dist.ReduceOp.BOR, "or"),
-       (dist.ReduceOp.BXOR, "xor"))
+       (dist.ReduceOp.BXOR, "xor"), (dist.ReduceOp.AVG, "sum"))  # an average is divided later: averaged()
 
 
 def op_of(opts: Any) -> str:
@@ -17,16 +17,30 @@ def op_of(opts: Any) -> str:
     for known, name in OPS:
         if op == known:
             return name
-    raise ValueError(f"kvcl reduces by {', '.join(name for _, name in OPS)}, not by {op}")
+    raise ValueError(f"kvcl reduces by SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR and BXOR, not by {getattr(op, 'op', op)}")
+
+
+def averaged(opts: Any, result: torch.Tensor, ranks: int) -> List[Callable[[], Any]]:
+    """What divides a sum of so many ranks, if an average was asked for."""
+    if getattr(opts, "reduceOp", dist.ReduceOp.SUM) != dist.ReduceOp.AVG:
+        return []
+    if not result.is_floating_point():
+        raise ValueError(f"an average of {result.dtype}: floating-point tensors are needed")
+    return [lambda: result.div_(ranks)]
 
 
 def root_of(opts: Any) -> int:
     return getattr(opts, "rootRank", 0)
 
 
+def check_dense(tensor: torch.Tensor) -> None:
+    if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
+        raise ValueError("the kvcl backend takes dense tensors on the CPU or a CUDA device, not one of "
+                         f"{tensor.layout} on {tensor.device}")
+
+
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type not in ("cpu", "cuda") or tensor.is_sparse:
-        raise ValueError(f"the kvcl backend takes dense tensors on the CPU or a CUDA device, not on {tensor.device}")
+    check_dense(tensor)
     flat = tensor.detach().reshape(-1)
     if flat.stride(0) != 1:  # of one element, which any stride may follow
         flat = flat.as_strided(flat.shape, (1,))
