@@ -15,7 +15,7 @@
 # sglang  SGLang's engine: pages return after a flush
 # disagg  SGLang's transfer classes between processes: bytes, errors, killed ranks (sglang_disagg.py)
 # apart   whole engines of SGLang, prefill and decode apart: what they generate, and a killed one of each (sglang_pd.py)
-# mooncake  Mooncake's own Python tests over kvcl.compat.mooncake
+# mooncake  over kvcl.compat.mooncake: SGLang's backend mooncake_store, by its own test, and Mooncake's own Python tests
 # bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm), and beside a client that stores
 #         nothing: what LMCache itself takes
 # time    128 pages of 1 MiB beside SGLang's file backend, on the same folder
@@ -97,7 +97,18 @@ part_calls() {
   fi
 }
 
+sglang_mooncake() {
+  has mooncake "$S/python" sglang || return
+  if sglang_path "$S/python" "$here/tests/engines/sglang_mooncake.py" >mooncake.log 2>&1; then
+    ok "SGLang's backend mooncake_store"
+  else
+    tail -n 30 mooncake.log
+    no "SGLang's backend mooncake_store"
+  fi
+}
+
 part_mooncake() {
+  sglang_mooncake
   has mooncake "$E/python" torch || return
   [ -d "${TEST_MOONCAKE-}/mooncake-wheel/tests" ] ||
     { skip "mooncake: TEST_MOONCAKE names no checkout of kvcache-ai/Mooncake"; return; }
@@ -191,8 +202,8 @@ END
 start_server() {
   tier="{\"pool\":\"64M\",\"block\":\"256K\",\"nvme\":\"$tmp/tier:64M\"}"
   KVCL_METRICS=127.0.0.1:$((port + 2)) timeout 1800 "$E/lmcache" server --supported-transfer-mode auto \
-    --host localhost --port "$port" --chunk-size 128 --l1-size-gb 1 --eviction-policy LRU --http-port "$((port + 1))" --l2-adapter \
-    "$(plugin "${2-$tier}")" >"$tmp/server.$1" 2>&1 &
+    --host localhost --port "$port" --chunk-size 128 --l1-size-gb 1 --eviction-policy LRU \
+    --http-port "$((port + 1))" --l2-adapter "$(plugin "${2-$tier}")" >"$tmp/server.$1" 2>&1 &
   server=$!
   while kill -0 $server 2>/dev/null; do
     "$PYTHON" -c "import socket; socket.create_connection(('127.0.0.1', $port)).close()" 2>/dev/null && return 0
