@@ -3,8 +3,9 @@
  * process's page (life/life.h), so that others see this process end.
  *
  * Owns: the thread, its descriptor, room->ended, room->page and room->life. Invariant: it holds the engine lock for a
- * tick only, and never while it asks boot. Idle it wakes twice a beat; while a view is being changed, at least every
- * KVCL_TICK_NS.
+ * tick only, and never while it asks boot. Idle it wakes twice a beat, at multiples of half a beat of the host's clock,
+ * so that beats of several ranks of a host arrive in one wake-up of their receiver; while a view is being changed, at
+ * least every KVCL_TICK_NS.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -230,10 +231,20 @@ static void begin(kvcl_member_room_t *room, uint64_t now_ns)
     }
 }
 
+/* Idle: when all ranks of a host tick, and beat; or sooner, where silence has lasted long enough. */
+static uint64_t next_tick(const kvcl_member_room_t *room, uint64_t now_ns, uint64_t rest_ns)
+{
+    const uint64_t in_step_ns = now_ns - (now_ns % rest_ns) + rest_ns;
+    const uint64_t due_ns     = kvcl_detect_due(&room->views.detect, now_ns);
+
+    return (due_ns < in_step_ns) ? due_ns : in_step_ns;
+}
+
 /* Lock held. @return when to tick again. */
 static uint64_t tick(kvcl_member_room_t *room)
 {
-    uint64_t now_ns, rest_ns = room->times.detect.beat_ns / 2;
+    const uint64_t half_ns = room->times.detect.beat_ns - (room->times.detect.beat_ns / 2); /* not 0 */
+    uint64_t       now_ns, rest_ns = half_ns;
 
     kvcl_assert_locked(room->ctx);
     kvcl_engine_poll_messages(room->ctx);
@@ -246,6 +257,7 @@ static uint64_t tick(kvcl_member_room_t *room)
     if (room->started) {
         hear(room, now_ns);
         room->busy = true;
+        kvcl_views_beat_in_step(&room->views, now_ns);
         kvcl_views_tick(&room->views, now_ns);
         room->wanted_ns = (room->wanted_ns == 0) ? room->views.wanted_ns : room->wanted_ns;
         kvcl_member_heed_silence(room, now_ns);
@@ -265,7 +277,17 @@ static uint64_t tick(kvcl_member_room_t *room)
             rest_ns = KVCL_TICK_NS;
         }
     }
-    return now_ns + rest_ns;
+    return (rest_ns == half_ns) ? next_tick(room, now_ns, rest_ns) : now_ns + rest_ns;
+}
+
+/* What is left until then, for ppoll: of a millisecond of poll each rank would sleep another part. NULL: for ever. */
+static const struct timespec *left_until(uint64_t until_ns, struct timespec *left)
+{
+    const uint64_t left_ns = kvcl_deadline_left(until_ns);
+
+    left->tv_sec  = (time_t)(left_ns / KVCL_NS_PER_SEC);
+    left->tv_nsec = (long)(left_ns % KVCL_NS_PER_SEC);
+    return (left_ns == UINT64_MAX) ? NULL : left;
 }
 
 /* No lock held. Until that time, or until somebody has ended, or seems to. */
@@ -275,14 +297,17 @@ static void rest(kvcl_member_room_t *room, uint64_t until_ns)
                             {.fd = kvcl_ended_fd(room->ended), .events = POLLIN},
                             {.fd = room->ask.fd, .events = POLLIN},
                             {.fd = (room->life != NULL) ? kvcl_life_fd(room->life) : -1, .events = POLLIN}};
-    const bool    unsure = kvcl_ended_is_unsure(room->ended);
-    const int     ms     = kvcl_deadline_poll_ms(unsure ? kvcl_now_ns() + KVCL_LOOK_NS : until_ns);
-    uint32_t      slot;
+    const bool      unsure = kvcl_ended_is_unsure(room->ended);
+    struct timespec left;
+    uint32_t        slot;
 
     if (room->life != NULL) {
         kvcl_life_look(room->life);
     }
-    if ((poll(fds, 4, ms) <= 0) && !unsure) {
+    if (unsure) {
+        until_ns = kvcl_now_ns() + KVCL_LOOK_NS;
+    }
+    if ((ppoll(fds, 4, left_until(until_ns, &left), NULL) <= 0) && !unsure) {
         return;
     }
     if (((fds[2].revents & POLLIN) != 0) && kvcl_ask_take(&room->ask)) {

@@ -4,6 +4,8 @@
 #include "config.h"
 #include "view/views_impl.h"
 
+#include <stddef.h>
+
 /* Could this change be one of this view? Bytes of peers. */
 bool kvcl_accept_fits(const kvcl_views_t *views, const kvcl_view_change_t *change)
 {
@@ -136,4 +138,9 @@ void kvcl_accept_tick(kvcl_views_t *views, uint64_t now_ns)
     views->accepted_excused   = views->asked_excused;
     views->asked              = 0;
     reply(views, kvcl_ballot_leader(msg.ballot), &msg, now_ns);
+}
+
+const kvcl_view_change_t *kvcl_views_pending(const kvcl_views_t *views)
+{
+    return (views->accepted != 0) ? &views->accepted_change : NULL;
 }

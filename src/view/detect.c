@@ -87,6 +87,12 @@ static void forgive(kvcl_detect_t *detect, uint64_t now_ns)
     }
 }
 
+/* Of silence of this member. */
+static uint64_t dead_ns(const kvcl_detect_t *detect, uint32_t slot)
+{
+    return kvcl_rankset_has(&detect->warm, slot) ? detect->times.warm_ns : detect->times.dead_ns;
+}
+
 void kvcl_detect_tick(kvcl_detect_t *detect, uint64_t now_ns, kvcl_rankset_t *suspected_p, kvcl_rankset_t *again_p)
 {
     kvcl_rankset_t before = detect->suspects;
@@ -104,7 +110,7 @@ void kvcl_detect_tick(kvcl_detect_t *detect, uint64_t now_ns, kvcl_rankset_t *su
         if (quiet >= detect->times.suspect_ns) {
             kvcl_rankset_add(&detect->suspects, slot);
         }
-        if (quiet >= (kvcl_rankset_has(&detect->warm, slot) ? detect->times.warm_ns : detect->times.dead_ns)) {
+        if (quiet >= dead_ns(detect, slot)) {
             kvcl_rankset_add(&detect->silent, slot);
         }
     }
@@ -113,6 +119,22 @@ void kvcl_detect_tick(kvcl_detect_t *detect, uint64_t now_ns, kvcl_rankset_t *su
     *again_p = before;
     kvcl_rankset_drop(again_p, &detect->suspects);
     kvcl_rankset_drop(again_p, &detect->proven);
+}
+
+uint64_t kvcl_detect_due(const kvcl_detect_t *detect, uint64_t now_ns)
+{
+    uint64_t quiet, limit, left = UINT64_MAX;
+    uint32_t slot;
+
+    KVCL_RANKSET_EACH(&detect->members, slot) {
+        if ((slot == detect->me) || kvcl_rankset_has(&detect->proven, slot)) {
+            continue;
+        }
+        quiet = now_ns - detect->heard_ns[slot];
+        limit = (quiet < detect->times.suspect_ns) ? detect->times.suspect_ns : dead_ns(detect, slot);
+        left  = ((quiet < limit) && (limit - quiet < left)) ? limit - quiet : left;
+    }
+    return (left < UINT64_MAX - now_ns) ? now_ns + left : UINT64_MAX;
 }
 
 void kvcl_detect_there(const kvcl_detect_t *detect, kvcl_rankset_t *there_p)

@@ -382,3 +382,8 @@ void kvcl_lead_tick(kvcl_views_t *views, uint64_t now_ns)
         try_commit(views, now_ns);
     }
 }
+
+bool kvcl_views_is_busy(const kvcl_views_t *views)
+{
+    return (views->wanted_ns != 0) || (views->asked != 0) || (views->accepted != 0) || (views->ballot.number != 0);
+}

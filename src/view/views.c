@@ -129,11 +129,6 @@ bool kvcl_views_has_lease(const kvcl_views_t *views, uint64_t now_ns)
     return kvcl_view_is_quorum(&next, &fresh);
 }
 
-const kvcl_view_change_t *kvcl_views_pending(const kvcl_views_t *views)
-{
-    return (views->accepted != 0) ? &views->accepted_change : NULL;
-}
-
 bool kvcl_views_has_quorum(const kvcl_views_t *views)
 {
     kvcl_rankset_t there;
@@ -340,11 +335,6 @@ void kvcl_views_heard(kvcl_views_t *views, uint32_t slot, uint64_t now_ns)
     }
 }
 
-bool kvcl_views_is_busy(const kvcl_views_t *views)
-{
-    return (views->wanted_ns != 0) || (views->asked != 0) || (views->accepted != 0) || (views->ballot.number != 0);
-}
-
 void kvcl_views_proven(kvcl_views_t *views, uint32_t slot, uint64_t incarnation, bool parted, uint64_t now_ns)
 {
     kvcl_rankset_t dead = {{0}}, news;
@@ -380,6 +370,14 @@ void kvcl_views_warm(kvcl_views_t *views, bool warm, uint64_t now_ns)
 {
     if (warm != ((views->phase % 2) != 0)) {
         views->phase += 1;
+        send_beats(views, now_ns);
+    }
+}
+
+void kvcl_views_beat_in_step(kvcl_views_t *views, uint64_t now_ns)
+{
+    if ((views->state == KVCL_VIEWS_MEMBER) &&
+        (now_ns / views->times.detect.beat_ns != views->beat_ns / views->times.detect.beat_ns)) {
         send_beats(views, now_ns);
     }
 }

@@ -147,8 +147,12 @@ const char *kvcl_views_times_wrong(const kvcl_views_times_t *times);
 void kvcl_views_init(kvcl_views_t *views, uint32_t me, uint64_t incarnation, const kvcl_view_t *view,
                      const kvcl_views_times_t *times, const kvcl_views_ops_t *ops, void *arg, uint64_t now_ns);
 
-/** Call it at least every gather_ns. */
+/** Call it at least every gather_ns. Sends beats where the last ones were sent beat_ns ago. */
 void kvcl_views_tick(kvcl_views_t *views, uint64_t now_ns);
+
+/** Sends beats if this clock has passed a multiple of beat_ns since the last ones. Called before each tick, it makes
+ * ranks that share a clock beat at the same times. */
+void kvcl_views_beat_in_step(kvcl_views_t *views, uint64_t now_ns);
 
 /**
  * A message of an authenticated peer. One that does not fit is dropped. The view of a COMMIT is taken as it is: whoever

@@ -3,7 +3,8 @@
  *
  * Real: the machine of src/view, as it ships. Modelled: the network (messages are lost, delayed, overtaken and doubled;
  * links are cut, one way too), processes (killed, stopped, continued, started again in their slot or another one), the
- * kernel's word that one has ended, and clocks (each with its own start and rate).
+ * kernel's word that one has ended, and clocks (each with its own start and rate). With a quarter of the seeds all tick
+ * at the same times and beat when their clocks pass multiples of the time of a beat, as ranks of one host do.
  *
  * Invariants, after each event:
  *   OneView      two living members with the same number have the same view
@@ -52,6 +53,7 @@ typedef struct world {
     uint64_t           incarnations;
     unsigned           n_procs;
     unsigned           drift;       /* of clocks, per mille */
+    bool               in_step;     /* processes tick together, and beat as ranks of one host do */
     bool               failed, healed;
     kvcl_rankset_t     asked; /* slots whose rank was asked to leave, once */
     uint8_t            cut[PROCS][PROCS]; /* IS_CUT, IS_HELD */

@@ -295,6 +295,11 @@ void sim_prove(unsigned to, unsigned dead, uint64_t after_ms)
     l->msg.from                = sim.procs[dead].slot;
 }
 
+static uint64_t next_tick(uint64_t after_ns)
+{
+    return sim.in_step ? (sim.now / (TICK_MS * MS) + 1) * TICK_MS * MS : sim.now + after_ns;
+}
+
 static void start(uint32_t slot, const kvcl_view_t *view, uint64_t incarnation)
 {
     proc_t  *p = &sim.procs[sim.n_procs++];
@@ -309,7 +314,7 @@ static void start(uint32_t slot, const kvcl_view_t *view, uint64_t incarnation)
     p->incarnation = incarnation;
     p->offset      = (1 + sim_below(1000)) * 1000 * MS;
     p->rate        = 1000 - sim.drift + sim_below((2 * sim.drift) + 1);
-    p->tick_at     = sim.now + sim_below(TICK_MS * MS);
+    p->tick_at     = next_tick(sim_below(TICK_MS * MS));
     p->joins_at    = (view == NULL) ? sim.now + 1 : 0;
     if (view != NULL) {
         p->members = view->members;
@@ -429,10 +434,13 @@ static void tick(proc_t *p)
         p->paused = false;
         check(p); /* before it has looked at anything */
     }
-    p->tick_at = sim.now + (TICK_MS * MS);
+    p->tick_at = next_tick(TICK_MS * MS);
     if (sim_lives(p) && !p->paused) {
         ask_to_join(p);
         remember(p);
+        if (sim.in_step) {
+            kvcl_views_beat_in_step(&p->views, sim_clock(p));
+        }
         kvcl_views_tick(&p->views, sim_clock(p));
         check(p);
     }
@@ -476,10 +484,11 @@ void sim_begin(uint64_t seed, unsigned n, unsigned drift, const kvcl_views_times
     memset(&sim, 0, sizeof(sim));
     n_letters = 0;
     kvcl_rand_seed(&sim.rnd, seed);
-    sim.seed  = seed;
-    sim.drift = drift;
-    sim.times = *times;
-    sim.delay = 10;
+    sim.seed    = seed;
+    sim.in_step = (seed / 4) % 4 == 1; /* stories, and others */
+    sim.drift   = drift;
+    sim.times   = *times;
+    sim.delay   = 10;
     for (i = 0; i < n; ++i) {
         incarnations[i] = ++sim.incarnations;
     }

@@ -75,6 +75,32 @@ START_TEST(a_silent_member_is_suspected_then_silent_and_heard_again)
 }
 END_TEST
 
+/* Of the others the one that was heard first: 300 ms and 1 s later. This rank and one that has ended do not count. */
+START_TEST(the_next_tick_is_due_when_silence_reaches_a_limit)
+{
+    const kvcl_rankset_t ended = set_of(1 << 0);
+    kvcl_rankset_t       news;
+
+    open_at(7000);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 7000 * MS), 7300 * MS);
+    go_on(7250, 1 << 0 | 1 << WARM);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 7250 * MS), 7300 * MS);
+    kvcl_detect_prove(&detect, &ended, &news);
+    go_on(7300, 1 << WARM);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 7300 * MS), 7600 * MS);
+    go_on(7950, 1 << WARM);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 7950 * MS), 8000 * MS);
+    go_on(8000, 1 << OTHER | 1 << WARM);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 8000 * MS), 8300 * MS);
+    go_on(8950, 0);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 8950 * MS), 9000 * MS);
+    go_on(9000, 0);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 9000 * MS), 13000 * MS); /* it warms up */
+    go_on(13000, 0);
+    ck_assert_uint_eq(kvcl_detect_due(&detect, 13000 * MS), UINT64_MAX);
+}
+END_TEST
+
 START_TEST(silence_counts_only_while_the_listener_is_awake)
 {
     open_at(1000);
@@ -191,6 +217,7 @@ int main(void)
     TCase *tcase = tcase_create("detect");
 
     tcase_add_test(tcase, a_silent_member_is_suspected_then_silent_and_heard_again);
+    tcase_add_test(tcase, the_next_tick_is_due_when_silence_reaches_a_limit);
     tcase_add_test(tcase, silence_counts_only_while_the_listener_is_awake);
     tcase_add_test(tcase, a_gap_of_two_beats_is_no_sleep);
     tcase_add_test(tcase, a_member_that_warms_up_may_be_silent_for_longer);
