@@ -110,6 +110,24 @@ static void send(void *arg, uint32_t to, const kvcl_agree_msg_t *msg)
     }
 }
 
+/* Before anything follows from it here, the decision is on its way to all others. */
+static void has_told_all(const rank_t *rank, uint64_t round)
+{
+    kvcl_rankset_t   told = {{0}}, untold = rank->agree.living;
+    kvcl_agree_msg_t *msg;
+    unsigned         i;
+
+    for (i = 0; i < n_post; ++i) {
+        msg = &post[i].msg;
+        if ((msg->from == rank->agree.me) && (msg->type == KVCL_AGREE_DECIDED) && (msg->round == round)) {
+            kvcl_rankset_add(&told, post[i].to);
+        }
+    }
+    kvcl_rankset_drop(&untold, &told);
+    kvcl_rankset_del(&untold, rank->agree.me);
+    ck_assert((loss > 0) || rank->dead || kvcl_rankset_is_empty(&untold));
+}
+
 static void decided(void *arg, uint64_t round, const kvcl_agree_value_t *value)
 {
     rank_t *rank = arg;
@@ -133,6 +151,7 @@ static void decided(void *arg, uint64_t round, const kvcl_agree_value_t *value)
     if (value->unlike != 0) {
         ck_assert((kind == UNLIKE) || (kind == ENDS));
         ck_assert_uint_eq(value->call, KVCL_AGREE_CALL_MIXED);
+        has_told_all(rank, round);
         ck_assert((value->names[0].slot < n) && (value->names[0].words[0] == CALL));
         ck_assert((value->names[1].slot == KVCL_SLOT_NONE) || (value->names[1].words[0] == OTHER));
         ck_assert((kind != UNLIKE) || ((value->names[1].slot < n) && (value->names[1].slot != value->names[0].slot)));
