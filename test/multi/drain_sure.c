@@ -5,6 +5,8 @@
  *
  * stale     homes list blocks of rank 1 that it has dropped, the removal being on its way: the drain moves them
  * unlisted  rank 1 has the blocks, and no home lists them there any more: the drain has them listed again
+ * full      two homes: one lists KVCL_DIR_LOCS_MAX other copies, and the copy of rank 1 counts as listed by neither;
+ *           when they have gone, the drain has it listed there
  * pending   a home has listed a block of rank 1, whose publish waits for the answer and may fail: rank 1 does not say
  *           that it has the block until it has the answer
  */
@@ -185,6 +187,63 @@ static void unlisted(rank_t *r)
     drain(r, KEYS);
 }
 
+/* ---- full ---- */
+
+enum { CROWD = 77 }; /* the number of a cache that no rank has */
+
+/* The home of each key, not its backup, lists other copies instead of that of rank 1; or lists them no more. */
+static void crowd(const rank_t *r, bool comes)
+{
+    kvcl_store_h   store = r->store;
+    kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
+    unsigned       i, j;
+
+    kvcl_lock(r->ctx);
+    for (i = 0; i < KEYS; ++i) {
+        const kvcl_key_t key  = key_of(0, i);
+        kvcl_dir_loc_t   more = {.rank = 2, .incarnation = (uint16_t)store->incarnations[2], .cache = CROWD, .gen = 1,
+                                 .len = BLOCK, .flags = KVCL_DIR_TIER_CACHE};
+        if (kvcl_shard_home(kvcl_store_shards(store), &key) != store->me) {
+            continue;
+        }
+        for (j = kvcl_dir_table_find(&store->table, &key, locs); j-- > 0;) {
+            if (locs[j].rank == (comes ? TARGET : 2)) {
+                KVCL_TRY(kvcl_dir_table_remove(&store->table, &key, &locs[j]));
+            }
+        }
+        while (comes && (kvcl_dir_table_insert(&store->table, &key, &more) == KVCL_OK)) {
+            ++more.slot;
+        }
+    }
+    kvcl_unlock(r->ctx);
+}
+
+static void full(rank_t *r)
+{
+    kvcl_key_t    keys[KEYS];
+    uint8_t       made[KEYS];
+    kvcl_status_t status;
+    unsigned      i;
+
+    if (r->rank == 0) {
+        put_all(r);
+    }
+    meet(r);
+    for (i = 0; i < KEYS; ++i) {
+        keys[i] = key_of(0, i);
+        IS((r->rank != TARGET) || lists(r, &keys[i]), "key %u", i);
+    }
+    crowd(r, true);
+    meet(r);
+    if (r->rank == TARGET) { /* it has them, and lists them again */
+        status = kvcl_store_copy(r->store, keys, KEYS, TARGET, 0, made, NULL);
+        IS((status == KVCL_ERR_NO_SPACE) && (memchr(made, 1, KEYS) == NULL), "%s", kvcl_status_name(status));
+    }
+    meet(r);
+    crowd(r, false);
+    drain(r, KEYS);
+}
+
 /* ---- pending ---- */
 
 static kvcl_key_t key_at_home(const rank_t *r, uint32_t home)
@@ -270,6 +329,7 @@ static void pending(rank_t *r)
 typedef struct what {
     const char *name;
     void       (*run)(rank_t *r);
+    uint64_t   replicas;
 } what_t;
 
 static int live(const void *arg, int rank)
@@ -283,7 +343,7 @@ static int live(const void *arg, int rank)
     params.dir_entries = 1 << 14;
     params.dram_bytes  = (rank == 2) ? 0 : 2ull * KEYS * BLOCK;
     params.block_bytes = BLOCK;
-    params.replicas    = 1;
+    params.replicas    = what->replicas;
     KVCL_TRY(kvcl_init(NULL, &me.ctx));
     KVCL_TRY(kvcl_comm_world(me.ctx, &world));
     KVCL_TRY(kvcl_cache_create(me.ctx, "c", &layout, NULL, &me.cache));
@@ -299,7 +359,8 @@ static int live(const void *arg, int rank)
 
 int main(int argc, char **argv)
 {
-    static const what_t cases[] = {{"stale", stale}, {"unlisted", unlisted}, {"pending", pending}};
+    static const what_t cases[] = {
+        {"stale", stale, 1}, {"unlisted", unlisted, 1}, {"full", full, 2}, {"pending", pending, 1}};
     bool                right   = true, well;
     pid_t               pids[RANKS];
     unsigned            i;
