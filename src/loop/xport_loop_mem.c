@@ -70,8 +70,13 @@ void kvcl_loop_mem_free(kvcl_xport_mem_t *super)
 
 kvcl_status_t kvcl_loop_mem_fence(kvcl_xport_t *xport)
 {
+    bool keep;
+
     (void)xport;
-    return kvcl_loop.faults.keep_keys ? kvcl_fail(KVCL_ERR_NO_MEMORY, "the fault keep_keys of the loop") : KVCL_OK;
+    pthread_mutex_lock(&kvcl_loop.lock);
+    keep = kvcl_loop.faults.keep_keys;
+    pthread_mutex_unlock(&kvcl_loop.lock);
+    return keep ? kvcl_fail(KVCL_ERR_NO_MEMORY, "the fault keep_keys of the loop") : KVCL_OK;
 }
 
 kvcl_status_t kvcl_loop_mem_pack(kvcl_xport_mem_t *super, void *buf, size_t *len_p)
@@ -110,6 +115,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
 {
     loop_ep_t          *ep = kvcl_container_of(super, loop_ep_t, super);
     struct loop_packed packed;
+    kvcl_loop_faults_t faults;
     loop_rmem_t        *rmem;
     loop_mem_t         *mem;
     bool               fits, device;
@@ -127,6 +133,7 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     device = (mem != NULL) && mem->device;
     fits = (mem != NULL) && (addr >= (uintptr_t)mem->addr) && (addr - (uintptr_t)mem->addr <= mem->len) &&
            (size <= mem->len - (addr - (uintptr_t)mem->addr));
+    faults = kvcl_loop.faults;
     pthread_mutex_unlock(&kvcl_loop.lock);
     if (!fits) {
         return (mem == NULL) ? kvcl_fail(KVCL_ERR_NOT_REGISTERED, "loop: the region is gone") :
@@ -141,11 +148,11 @@ kvcl_status_t kvcl_loop_rmem_open(kvcl_xport_ep_t *super, const void *buf, size_
     rmem->mem      = packed.mem;
     rmem->addr     = (char *)(uintptr_t)addr;
     rmem->size     = size;
-    attr->map      = (kvcl_loop.faults.no_map || kvcl_loop.faults.no_rma) ? NULL : rmem->addr;
-    attr->get      = !kvcl_loop.faults.no_rma && !device; /* by memcpy */
+    attr->map      = (faults.no_map || faults.no_rma) ? NULL : rmem->addr;
+    attr->get      = !faults.no_rma && !device; /* by memcpy */
     attr->put      = attr->get;
     attr->native   = "loop";
-    attr->why      = kvcl_loop.faults.no_rma ? "the fault no_rma of the loop"
+    attr->why      = faults.no_rma ? "the fault no_rma of the loop"
                      : (device && (attr->map == NULL)) ? "device memory, and the fault no_map of the loop" : NULL;
     *rmem_p        = &rmem->super;
     return KVCL_OK;
