@@ -100,16 +100,4 @@ static inline void board_do(int n, void *(*what)(void *))
     }
 }
 
-/* The end of main(): runs the tests, and frees the suite. */
-static inline int board_run(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    int     failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
-}
-
 #endif

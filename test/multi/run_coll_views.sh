@@ -5,12 +5,9 @@
 # TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/secret.sh"
+export KVCL_NET=lo
 passed=0 failed=0
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
 kills=6 paths=shm
 [ "${TEST_RING:-gate}" = gate ] || { kills=18 paths="shm tcp"; }
 for path in $paths; do

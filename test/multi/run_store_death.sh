@@ -5,12 +5,7 @@
 # TEST_TIMEOUT: 1800
 set -eu
 : "${top_builddir:?}"
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-KVCL_SECRET_FILE=$tmp/secret
-export KVCL_SECRET_FILE
+. "$(dirname "$0")/secret.sh"
 ring=${TEST_RING:-gate}
 [ "${TEST_SANITIZE:-no}" != thread ] || ring=gate
 passed=0 failed=0

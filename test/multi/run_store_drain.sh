@@ -3,11 +3,8 @@
 # so (drain_sure); another rank, the home of some blocks, is stopped (drain_silent).
 set -eu
 : "${top_builddir:?}"
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+. "$(dirname "$0")/secret.sh"
+export KVCL_NET=lo
 passed=0 failed=0
 for path in shm tcp; do
   for program in "$top_builddir/test/multi/drain_sure" "$top_builddir/test/multi/drain_silent"; do

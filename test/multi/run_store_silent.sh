@@ -4,12 +4,7 @@
 #   night  one and two replicas over both
 set -eu
 : "${top_builddir:?}"
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-KVCL_SECRET_FILE=$tmp/secret
-export KVCL_SECRET_FILE
+. "$(dirname "$0")/secret.sh"
 passed=0 failed=0
 for path in auto tcp; do
   for replicas in 1 2; do

@@ -6,11 +6,8 @@
 # TEST_TIMEOUT: 3600
 set -eu
 : "${top_builddir:?}"
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+. "$(dirname "$0")/secret.sh"
+export KVCL_NET=lo
 passed=0 failed=0
 seed=${TEST_SEED:-$(date +%s)}
 cases="shm/killed tcp/stopped shm/alone shm/holds"

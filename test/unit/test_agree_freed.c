@@ -8,6 +8,7 @@
 #include "core/comm.h"
 #include "member/recover.h"
 #include "test/board.h"
+#include "test_base.h"
 #include <kvcl/kvcl_recover.h>
 
 #include <stdbool.h>
@@ -88,5 +89,5 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, whoever_asks_after_the_communicator_was_freed_is_told);
     suite_add_tcase(suite, tcase);
-    return board_run(suite);
+    return test_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "store/home/ranks.h"
 #include "store/home/rpc_kind.h"
 #include "test/board.h"
+#include "test_base.h"
 #include <kvcl/kvcl_recover.h>
 
 #include <sched.h>
@@ -151,5 +152,5 @@ int main(void)
     tcase_set_timeout(tcase, 180);
     tcase_add_test(tcase, a_rank_without_the_store_is_asked_again);
     suite_add_tcase(suite, tcase);
-    return board_run(suite);
+    return test_run(suite);
 }

@@ -8,6 +8,7 @@
 #include "store/grow/part.h"
 #include "store/home/follow_views.h"
 #include "test/board.h"
+#include "test_base.h"
 #include <kvcl/kvcl_recover.h>
 
 #include <stdlib.h>
@@ -98,5 +99,5 @@ int main(void)
     tcase_add_test(tcase, a_rank_that_still_comes_waits_for_no_shards);
     tcase_add_test(tcase, the_mark_of_another_process_does_not_count);
     suite_add_tcase(suite, tcase);
-    return board_run(suite);
+    return test_run(suite);
 }
