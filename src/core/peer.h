@@ -141,10 +141,6 @@ kvcl_status_t kvcl_peer_by_address(struct kvcl_context *ctx, const void *address
  * thread that meets its KVCL_ERR_UNREACHABLE. NULL: a transport does, or none was needed yet. */
 const char *kvcl_peer_why_unreachable(kvcl_peer_t *peer);
 
-/** Lock held, peer READY. Why the peer is not reached over RDMA, as a static text, for a peer that is reached over TCP.
- * NULL: it is reached over RDMA, or neither rank has a port. */
-const char *kvcl_peer_why_no_port(const kvcl_peer_t *peer);
-
 /** Lock held. KVCL_OK: ready now, the waiter is not used. KVCL_INPROGRESS: the waiter will be called. Else: failed. */
 kvcl_status_t kvcl_peer_ready(kvcl_peer_t *peer, kvcl_peer_waiter_t *waiter) KVCL_MUST_CHECK;
 /** Lock held: forget a waiter that has not been called. */

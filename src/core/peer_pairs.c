@@ -111,25 +111,6 @@ static kvcl_status_t explain_no_ep(const struct kvcl_context *ctx, bool own, kvc
                                       kvcl_path_name(config->path));
 }
 
-const char *kvcl_peer_why_no_port(const kvcl_peer_t *peer)
-{
-    const kvcl_engine_t *eng = &peer->ctx->engine;
-    bool                local = false, remote;
-    kvcl_address_t      to;
-    unsigned            i;
-
-    kvcl_assert_locked(peer->ctx);
-    if (is_port(peer->part) || (unpack(peer, &to) != KVCL_OK)) {
-        return NULL;
-    }
-    for (i = 0; i < eng->n_xports; ++i) {
-        local = local || is_port(eng->xports[i]->part);
-    }
-    remote = (to.part[KVCL_ADDRESS_RDMA].buf != NULL);
-    return (local && remote) ? "RDMA: the peer's ports do not answer" : local ? "RDMA: the peer names no port"
-           : remote          ? "RDMA: this rank names no port, the peer does" : NULL;
-}
-
 /* The place of a pair of RDMA in peer->spent and peer->kept; KVCL_RDMA_PAIRS: another pair. */
 static unsigned place(const kvcl_xport_t *xport, unsigned part)
 {

@@ -11,6 +11,7 @@
 #include "cache/cache.h"
 #include "core/comm.h"
 #include "mem/rmem.h"
+#include "query/why_no_port.h"
 #include "req/req.h"
 
 #include <stdio.h>
@@ -111,7 +112,7 @@ static void print_path(const kvcl_rcache_t *page, char *buf, size_t cap)
     }
     peer->ops->ep_describe(peer->ep, transport, sizeof(transport));
     if (path == KVCL_MEM_PATH_SERVED) { /* over TCP nothing else is possible */
-        why = peer->ep->sockets ? kvcl_peer_why_no_port(peer) : page->why_served;
+        why = peer->ep->sockets ? kvcl_why_no_port(peer) : page->why_served;
     }
     if (path == KVCL_MEM_PATH_LOOP) {
         snprintf(buf, cap, "loop");

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "core/context.h"
 #include "loop/xport_loop.h"
+#include "query/why_no_port.h"
 
 #include <string.h>
 
@@ -255,7 +256,7 @@ START_TEST(pairs_are_tried_in_order)
     ck_assert_uint_eq(peer->part, KVCL_ADDRESS_LOOP);
     ck_assert_uint_eq(ports[0].open + ports[1].open, 0);
     kvcl_lock(a);
-    why = kvcl_peer_why_no_port(peer);
+    why = kvcl_why_no_port(peer);
     kvcl_unlock(a);
     ck_assert((why == NULL) == (orders[_i].why == NULL));
     ck_assert((why == NULL) || (strstr(why, orders[_i].why) != NULL));
