@@ -115,7 +115,9 @@ kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_c
     known = cc->path;
     kvcl_unlock(ctx);
     if ((known < 0) && (ctx->config.path == KVCL_PATH_AUTO)) {
-        status = kvcl_address_unpack(ctx->address, ctx->address_len, &mine);
+        kvcl_lock(ctx);
+        status = kvcl_address_unpack(ctx->address, ctx->address_len, &mine); /* its host is used here */
+        kvcl_unlock(ctx);
         for (i = 0; (status == KVCL_OK) && same && (i < comm->size); ++i) {
             status = same_host(comm, i, &mine, &same);
         }

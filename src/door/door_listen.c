@@ -68,16 +68,18 @@ static kvcl_status_t tell(kvcl_context_h ctx, const char *where, char *buf, size
     return KVCL_OK;
 }
 
-/* In the port's thread: the context's packed address, which does not change. */
+/* In the port's thread: the context's packed address. */
 static void *give_address(void *arg, const void *question, size_t *len_p)
 {
-    const struct kvcl_context *ctx = arg;
-    void                      *copy = malloc(ctx->address_len);
+    kvcl_context_h ctx   = arg;
+    void           *copy = malloc(KVCL_ADDRESS_MAX);
 
     (void)question;
     if (copy != NULL) {
+        kvcl_lock(ctx);
         memcpy(copy, ctx->address, ctx->address_len);
         *len_p = ctx->address_len;
+        kvcl_unlock(ctx);
     }
     return copy;
 }

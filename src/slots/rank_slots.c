@@ -51,10 +51,12 @@ kvcl_status_t kvcl_rank_slot_address(kvcl_context_h ctx, int slot, const void **
 
     kvcl_lock(ctx);
     peer = ctx->slots.v[slot].peer;
-    kvcl_unlock(ctx);
     if (peer != NULL) {
         *address_p = peer->address;
         *len_p     = peer->address_len;
+    }
+    kvcl_unlock(ctx);
+    if (peer != NULL) {
         return KVCL_OK;
     }
     if (slot < ctx->boot->size) {
