@@ -6,6 +6,7 @@
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
+#include "ucx_glue/glue_renew.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -41,6 +42,7 @@ static void destroy(glue_t *g)
     kvcl_glue_wait_close(g);
     kvcl_glue_keys_close(g);
     kvcl_glue_side_close(&g->data);
+    kvcl_glue_renew_fini(g);
     kvcl_glue_side_close(&g->am);
     if (g->counted) {
         kvcl_glue_unlock_port();
@@ -139,6 +141,9 @@ static unsigned glue_progress(kvcl_xport_t *xport)
     n += ucp_worker_progress(g->am.worker);
     if (g->data.worker != NULL) {
         n += ucp_worker_progress(g->data.worker);
+    }
+    if (g->n_deaf != 0) {
+        n += kvcl_glue_renew_progress(g);
     }
     if (g->read_head != NULL) {
         n += kvcl_glue_cma_progress(g);
@@ -301,6 +306,8 @@ const kvcl_xport_ops_t kvcl_xport_ucx = {
     .name = "ucx",
     .near = &near_ops,
     .init = ucx_init,
+    .is_deaf = kvcl_glue_is_deaf,
+    .renew = kvcl_glue_renew,
     GLUE_OPS
 };
 

@@ -36,6 +36,7 @@ enum {
     GLUE_DEVICES_MAX  = 1024, /* bytes of names: interfaces of KVCL_NET, or an RDMA port */
     GLUE_COPIES_MAX   = 64 << 20, /* memory of the copied messages that wait for one endpoint's peer */
     GLUE_REPLIES_MAX  = 64 << 10, /* the same of the replies to one sender */
+    GLUE_RENEWALS     = 8, /* queues that a process may leave behind; 4 MiB each, until the end of the instance */
     GLUE_AM_ID        = 1,
     GLUE_PROBE_ID     = 2 /* an empty message, dropped on arrival (glue_probe.c) */
 };
@@ -90,6 +91,8 @@ typedef struct glue {
     glue_plan_t       plan;
     glue_side_t       am;
     glue_side_t       data;
+    glue_side_t       deaf[GLUE_RENEWALS]; /* glue_renew.c: workers before am, whose context is am's */
+    unsigned          n_deaf;
     struct glue       *kept;   /* list of the transports that outlive their fini */
     int               epfd;    /* holds both sides' descriptors */
     void              *addr;

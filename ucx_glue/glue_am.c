@@ -10,6 +10,7 @@
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
+#include "ucx_glue/glue_renew.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -77,7 +78,7 @@ static ucs_status_t on_probe(void *arg, const void *hdr, size_t hdr_len, void *d
     return (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ? UCS_ERR_REJECTED : UCS_OK;
 }
 
-kvcl_status_t kvcl_glue_am_init(glue_t *g)
+kvcl_status_t kvcl_glue_am_handle(glue_t *g)
 {
     ucp_am_handler_param_t param = {
         .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
@@ -88,16 +89,21 @@ kvcl_status_t kvcl_glue_am_init(glue_t *g)
         .arg   = g,
     };
 
-    kvcl_mpool_init(&g->small, "ucx small sends", sizeof(glue_copy_t) + GLUE_SMALL_BYTES, 64, 0);
-    kvcl_mpool_init(&g->large, "ucx sends", sizeof(glue_copy_t) + GLUE_MAX_HDR + GLUE_INLINE_BYTES, 64, 16);
-    kvcl_mpool_init(&g->gather, "ucx gathering sends", sizeof(glue_gather_t), 64, 0);
-    kvcl_map_init(&g->replies);
     if (ucp_worker_set_am_recv_handler(g->am.worker, &param) != UCS_OK) {
         return kvcl_fail(KVCL_ERR_INTERNAL, "ucx: no handler of messages");
     }
     param.id = GLUE_PROBE_ID;
     param.cb = on_probe;
     return kvcl_glue_status(ucp_worker_set_am_recv_handler(g->am.worker, &param));
+}
+
+kvcl_status_t kvcl_glue_am_init(glue_t *g)
+{
+    kvcl_mpool_init(&g->small, "ucx small sends", sizeof(glue_copy_t) + GLUE_SMALL_BYTES, 64, 0);
+    kvcl_mpool_init(&g->large, "ucx sends", sizeof(glue_copy_t) + GLUE_MAX_HDR + GLUE_INLINE_BYTES, 64, 16);
+    kvcl_mpool_init(&g->gather, "ucx gathering sends", sizeof(glue_gather_t), 64, 0);
+    kvcl_map_init(&g->replies);
+    return kvcl_glue_am_handle(g);
 }
 
 void kvcl_glue_am_fini(glue_t *g)

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
+#include "ucx_glue/glue_renew.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -153,7 +154,7 @@ static ucs_status_t configure(ucp_config_t **config_p, bool data, const char *tl
     return UCS_OK;
 }
 
-static ucs_status_t open_worker(glue_side_t *side)
+ucs_status_t kvcl_glue_side_open_worker(glue_side_t *side)
 {
     ucp_worker_params_t params = {.field_mask  = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SERIALIZED};
@@ -195,7 +196,7 @@ kvcl_status_t kvcl_glue_side_open(glue_side_t *side, uint64_t features, const ch
     }
     if (status == UCS_OK) {
         side->features = features;
-        status         = open_worker(side);
+        status         = kvcl_glue_side_open_worker(side);
     }
     if (status != UCS_OK) {
         kvcl_glue_side_close(side);

@@ -112,7 +112,8 @@ KVCL_API void kvcl_finalize(kvcl_context_h ctx);
 
 /**
  * This context's address as printable text, for jobs started apart: give it to kvcl_comm_connect() or, if the context
- * listens, to kvcl_context_connect() elsewhere.
+ * listens, to kvcl_context_connect() elsewhere. With KVCL_VIEWS it changes where this rank gets another queue
+ * (contrib/doc/failures): processes of its host need the newer one.
  * @param [out] len_p  length with the closing zero; with cap too small: the length needed.
  * @return KVCL_OK, KVCL_ERR_TRUNCATED.
  */

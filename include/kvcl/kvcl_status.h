@@ -29,10 +29,11 @@ KVCL_BEGIN_DECLS
 
 /* X(name, value, text). The name without KVCL_ is what kvcl_status_name() returns.
  *
- * ERR_UNREACHABLE of a request: no connection could be made, or an RDMA connection was lost while the request ran. In
- * the second case the rank has not failed, and is reached again over another path: the bytes of a put, a send or a
- * store's write may or may not have arrived, and the request may be repeated. Gets repeat by themselves. A rank that no
- * path reaches within two intervals of KVCL_KEEPALIVE has failed: ERR_RANK_FAILED. */
+ * ERR_UNREACHABLE of a request: no connection could be made, or a connection was lost while the request ran: over RDMA,
+ * or with KVCL_VIEWS over shared memory. In the second case the rank has not failed, and is reached again: the bytes of
+ * a put, a send or a store's write may or may not have arrived, and the request may be repeated. Gets repeat by
+ * themselves. A rank that no path reaches within two intervals of KVCL_KEEPALIVE (over shared memory of KVCL_DEAD, if
+ * that is longer) has failed: ERR_RANK_FAILED. */
 #define KVCL_STATUS_MAP(X)                                                                         \
     X(OK, 0, "success")                                                                            \
     X(INPROGRESS, 1, "operation is still in progress")                                             \

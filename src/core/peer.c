@@ -253,6 +253,7 @@ void kvcl_peers_goodbye(kvcl_context_h ctx)
     uint32_t   i;
 
     kvcl_assert_locked(ctx);
+    ctx->peers.bye = true;
     for (i = 0; i < ctx->peers.count; ++i) {
         if (ctx->peers.v[i]->state == KVCL_PEER_READY) {
             ctx->peers.v[i]->parting = (kvcl_peer_post(ctx->peers.v[i], &msg, sizeof(msg), NULL, 0) == KVCL_OK);
@@ -341,6 +342,7 @@ void kvcl_peers_fini(kvcl_context_h ctx)
     for (i = 0; i < ctx->peers.count; ++i) {
         kvcl_map_fini(&ctx->peers.v[i]->rcaches);
         free(ctx->peers.v[i]->bundle); /* not sent */
+        kvcl_links->forget(ctx->peers.v[i]);
         free(ctx->peers.v[i]->address);
         kvcl_sentence_free(&ctx->peers.v[i]->why_unreachable);
         free(ctx->peers.v[i]);

@@ -97,6 +97,8 @@ typedef struct kvcl_peer {
     char                   name[32];          /* for logs */
     size_t                 taking_bytes;      /* xfer/put_take.c: of its puts that this rank pulls */
     size_t                 notice_bytes;      /* notify/inbox.c: of its notifications that were not taken */
+    struct kvcl_older      *older;            /* link/heal.c: its addresses before that, which stay valid */
+    bool                   anew;              /* link/heal.c: it is reached again over the same part of its address */
 } kvcl_peer_t;
 
 typedef struct kvcl_peers {
@@ -110,6 +112,7 @@ typedef struct kvcl_peers {
     unsigned           n_spares;
     uint64_t           n_bundles; /* sent */
     uint64_t           lost_links; /* links that were lost, and pairs of ports over which a peer did not answer */
+    bool               bye;        /* said to all: the context is being closed, and peers drop what it sends */
 } kvcl_peers_t;
 
 /* link/link.c: lost links. Lock held. */
@@ -120,8 +123,16 @@ typedef struct kvcl_link_ops {
     void          (*answered)(kvcl_peer_t *peer); /* a CHALLENGE arrived: no other pair is tried soon */
     /* May a PROOF of this session be accepted now? */
     bool          (*session_may)(kvcl_peer_t *peer, uint32_t session);
-    /* An accepted PROOF: its session, and kvcl_peer_make_ep_back(). */
-    kvcl_status_t (*take_session)(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, uint32_t session);
+    /* An accepted PROOF: its session, the sender's address, and kvcl_peer_make_ep_back(). */
+    kvcl_status_t (*take_session)(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, uint32_t session,
+                                  const void *address, size_t len);
+    /* heal.c: is a transport deaf (xport.h)? Takes messages first. */
+    bool          (*is_deaf)(struct kvcl_context *ctx);
+    /* Those that are deaf get another queue, and their peers are reached again. @return whether one did. */
+    bool          (*heal)(struct kvcl_context *ctx);
+    /* A peer that is searched may have this address by now, as another one says: it is tried. */
+    void          (*try_at)(kvcl_peer_t *peer, const void *address, size_t len);
+    void          (*forget)(kvcl_peer_t *peer); /* older addresses */
 } kvcl_link_ops_t;
 
 extern const kvcl_link_ops_t *const kvcl_links; /* rooms.c */

@@ -191,6 +191,9 @@ static bool is_left(const kvcl_peer_t *peer, const pair_t *pair)
     if (at < KVCL_RDMA_PAIRS) {
         return ((peer->spent & (1u << at)) == 0) || (peer->kept[at].ep != NULL);
     }
+    if (peer->anew) { /* by another queue in shared memory */
+        return pair->part == KVCL_ADDRESS_UCX;
+    }
     return (pair->part == KVCL_ADDRESS_TCP) ||
            ((pair->part == KVCL_ADDRESS_LOOP) && (peer->part == KVCL_ADDRESS_LOOP));
 }

@@ -112,7 +112,7 @@ typedef struct kvcl_xport_ops {
     /* No lock held, no other call under way; all endpoints and memory are closed. */
     void          (*fini)(kvcl_xport_t *xport);
     void          (*query)(kvcl_xport_t *xport, kvcl_xport_attr_t *attr);
-    /* The local address, opaque bytes for a peer's ep_create. Valid until fini. At most 4 KiB. */
+    /* The local address, opaque bytes for a peer's ep_create. Valid until fini or renew. At most 4 KiB. */
     void          (*address)(kvcl_xport_t *xport, const void **buf_p, size_t *len_p);
     /* Optional. No lock held, once, before the first endpoint: the job's secret, 32 bytes that stay until fini. The
      * transport accepts connections from now on. */
@@ -188,6 +188,12 @@ typedef struct kvcl_xport_ops {
     /* Optional. Are there closed endpoints whose sends progress() has not ended yet? */
     bool          (*closing)(kvcl_xport_t *xport);
     const struct kvcl_near_ops *near; /* optional: near/near_ops.h */
+    /* Optional. Does a message that is not complete keep this instance from reading those behind it? True for a moment
+     * now and then: ask several times, each after a progress() without events. */
+    bool          (*is_deaf)(kvcl_xport_t *xport);
+    /* With is_deaf. Another queue is opened, in some ms: address() differs, and what is sent to the old one is lost.
+     * Endpoints made before are to be closed. KVCL_ERR_UNSUPPORTED: not here, or too often. */
+    kvcl_status_t (*renew)(kvcl_xport_t *xport);
 } kvcl_xport_ops_t;
 
 struct kvcl_xport {

@@ -9,9 +9,9 @@
  * endpoint fails, or when a PROOF of a higher session arrives, whichever is first (peer.h).
  *
  * Owns: kvcl_peer_t.relink, from the loss of a link until the peer is ready or has failed. Invariants: a peer that no
- * pair reaches within two intervals of KVCL_KEEPALIVE has failed; once this rank has sent BYE to the peer, or its
- * context closes, a lost link is not replaced; after SESSIONS in a row, a session begins at most every SESSION_NS,
- * however often links fail or peers prove themselves. Locks: the engine lock.
+ * pair reaches within two intervals of KVCL_KEEPALIVE (after heal.c: of KVCL_DEAD, if that is longer) has failed; once
+ * this rank has sent BYE to the peer, or its context closes, a lost link is not replaced; after SESSIONS in a row, a
+ * session begins at most every SESSION_NS, however often links fail or peers prove themselves. Locks: the engine lock.
  */
 #include "config.h"
 #include "core/peer.h"
@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "core/bundle.h"
 #include "core/context.h"
+#include "link/heal.h"
 #include "req/req.h"
 
 #include <stdlib.h>
@@ -141,11 +142,19 @@ static void on_time(kvcl_req_t *req, kvcl_status_t status)
 
 static const kvcl_req_class_t relink_class = {.name = "relink", .stop = on_time};
 
+/* How long a peer is searched. One of this host, which may only be stopped, is a member until KVCL_DEAD is over. */
+static uint64_t search_ns(const kvcl_peer_t *peer)
+{
+    const kvcl_config_t *config = &peer->ctx->config;
+
+    return 2 * ((peer->anew && (config->dead_ns > config->keepalive_ns)) ? config->dead_ns : config->keepalive_ns);
+}
+
 /* The peer is CONNECTING and has no endpoint. */
 static void search(kvcl_peer_t *peer)
 {
     kvcl_context_h ctx     = peer->ctx;
-    uint64_t       now     = kvcl_now_ns(), wait_ns = session_wait(peer, now), all_ns = 2 * ctx->config.keepalive_ns;
+    uint64_t       now     = kvcl_now_ns(), wait_ns = session_wait(peer, now), all_ns = search_ns(peer);
     unsigned       pairs   = kvcl_peer_pairs_left(peer, true), good = kvcl_peer_pairs_left(peer, false);
     kvcl_relink_t  *relink = calloc(1, sizeof(*relink));
 
@@ -158,7 +167,8 @@ static void search(kvcl_peer_t *peer)
     }
     relink->peer     = peer;
     relink->pairs    = pairs;
-    relink->share_ns = all_ns / (((good > 0) ? good : pairs) + 1); /* the first one may be tried twice */
+    relink->share_ns = peer->anew ? all_ns /* one endpoint: it must not be closed while UCX connects it */
+                                  : all_ns / (((good > 0) ? good : pairs) + 1); /* the first may be tried twice */
     relink->rest_ns  = all_ns / 16;
     relink->until_ns = now + wait_ns + all_ns;
     peer->relink      = relink;
@@ -204,10 +214,17 @@ static void over(kvcl_peer_t *peer)
     kvcl_req_complete(&relink->req, KVCL_OK);
 }
 
-static bool lost(kvcl_peer_t *peer)
+static void log_loss(kvcl_peer_t *peer)
 {
     char path[128];
 
+    peer->ops->ep_describe(peer->ep, path, sizeof(path));
+    kvcl_log_at(peer->ctx->peers.lost_links++ == 0 ? KVCL_LOG_WARN : KVCL_LOG_INFO,
+                "%s: its connection over %s is lost: trying the next path", peer->name, path);
+}
+
+static bool lost(kvcl_peer_t *peer)
+{
     kvcl_assert_locked(peer->ctx);
     if ((peer->state == KVCL_PEER_CONNECTING) && (peer->relink != NULL)) {
         try_pairs(peer->relink);
@@ -216,9 +233,7 @@ static bool lost(kvcl_peer_t *peer)
     if ((peer->state != KVCL_PEER_READY) || !kvcl_peer_has_link(peer)) {
         return false;
     }
-    peer->ops->ep_describe(peer->ep, path, sizeof(path));
-    kvcl_log_at(peer->ctx->peers.lost_links++ == 0 ? KVCL_LOG_WARN : KVCL_LOG_INFO,
-                "%s: its connection over %s is lost: trying the next path", peer->name, path);
+    log_loss(peer);
     end_session(peer);
     if (peer->state == KVCL_PEER_CONNECTING) {
         search(peer);
@@ -227,6 +242,48 @@ static bool lost(kvcl_peer_t *peer)
 }
 
 /* ---- the other side has lost the link ---- */
+
+/* From the first pair on, over an address that may be another one. */
+static void search_again(kvcl_peer_t *peer)
+{
+    peer->round_tried   = 0;
+    peer->relink->tries = 0;
+    try_pairs(peer->relink);
+}
+
+void kvcl_link_anew(kvcl_peer_t *peer, const void *address, size_t len)
+{
+    kvcl_assert_locked(peer->ctx);
+    if (peer->parting || (peer->ep == NULL)) {
+        return;
+    }
+    peer->anew = true;
+    if (peer->relink == NULL) { /* READY, or in its first handshake */
+        log_loss(peer);
+        end_session(peer);
+    }
+    if ((peer->state == KVCL_PEER_CONNECTING) && (kvcl_link_take_address(peer, address, len) != KVCL_OK)) {
+        kvcl_peer_fail(peer, KVCL_ERR_RANK_FAILED);
+    }
+    if ((peer->state == KVCL_PEER_CONNECTING) && (peer->relink != NULL)) {
+        search_again(peer);
+    } else if (peer->state == KVCL_PEER_CONNECTING) {
+        search(peer);
+    }
+}
+
+static void try_at(kvcl_peer_t *peer, const void *address, size_t len)
+{
+    kvcl_assert_locked(peer->ctx);
+    if ((peer->state != KVCL_PEER_CONNECTING) || (peer->relink == NULL) || !kvcl_link_is_news(peer, address, len)) {
+        return;
+    }
+    if (kvcl_link_take_address(peer, address, len) != KVCL_OK) {
+        kvcl_log_debug("%s", kvcl_last_error());
+        return;
+    }
+    search_again(peer);
+}
 
 static bool session_may(kvcl_peer_t *peer, uint32_t session)
 {
@@ -237,7 +294,8 @@ static bool session_may(kvcl_peer_t *peer, uint32_t session)
     return (session > peer->session) && !peer->parting && (session_wait(peer, kvcl_now_ns()) == 0);
 }
 
-static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, uint32_t session)
+static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsigned part, uint32_t session,
+                                  const void *address, size_t len)
 {
     bool          higher = (session > peer->session), behind = (peer->state == KVCL_PEER_READY) && higher;
     kvcl_status_t status = behind ? kvcl_peer_check_pair(peer, xport, part) : KVCL_OK;
@@ -258,8 +316,14 @@ static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsign
         return kvcl_fail(KVCL_ERR_RANK_FAILED, "%s has failed", peer->name);
     }
     peer->session = higher ? session : peer->session;
-    status        = kvcl_peer_make_ep_back(peer, xport, part, !higher); /* with a higher one it has given others up */
+    if (peer->state != KVCL_PEER_READY) {
+        status = kvcl_link_take_address(peer, address, len);
+    }
+    if (status == KVCL_OK) { /* with a higher session it has given others up */
+        status = kvcl_peer_make_ep_back(peer, xport, part, !higher);
+    }
     if (behind && (status != KVCL_OK)) {
+        peer->anew = peer->anew || (part == KVCL_ADDRESS_UCX); /* by the other queue: it is opened again later */
         search(peer);
     }
     return status;
@@ -267,4 +331,6 @@ static kvcl_status_t take_session(kvcl_peer_t *peer, kvcl_xport_t *xport, unsign
 
 extern const kvcl_link_ops_t kvcl_link_ops;
 const kvcl_link_ops_t kvcl_link_ops = {.lost = lost, .over = over, .answered = answered, .session_may = session_may,
-                                       .take_session = take_session};
+                                       .take_session = take_session, .is_deaf = kvcl_link_is_deaf,
+                                       .heal = kvcl_link_heal, .try_at = try_at,
+                                       .forget = kvcl_link_forget};

@@ -30,7 +30,9 @@
 #include <string.h>
 
 enum { KVCL_MEMBER_EVENTS = 1024 }; /* that wait for the user */
-enum { KVCL_MEMBER_ANSWERS = 10 }; /* after so many, one question a beat, silence is this rank's own fault */
+/* After so many answers, one question a beat, silence is this rank's own fault: it gets another queue if each tick of a
+ * beat's time then finds it deaf; it leaves. */
+enum { KVCL_MEMBER_HEAL_ANSWERS = 2, KVCL_MEMBER_ANSWERS = 10 };
 #define KVCL_MEMBER_HOLD_NS (10 * UINT64_C(1000000000)) /* for which an excluded rank may be stopped, and be told */
 
 typedef struct kvcl_member_rank {
@@ -85,6 +87,9 @@ typedef struct kvcl_member_room {
     char               queue_dir[256]; /* where that is */
     uint64_t           asked_ns; /* when it last asked whether others live, since it hears nobody; 0: it does hear */
     unsigned           n_answers; /* to different questions, since then */
+    unsigned           n_before;  /* of them, before it had heard nobody for KVCL_DEAD */
+    uint64_t           deaf_ns;   /* since when it was found deaf at each tick; 0: it was not */
+    bool               unhealed;  /* it got no other queue */
     uint64_t           wanted_ns; /* since when another view is wanted; 0: none is */
     kvcl_view_stats_t  stats;    /* what is counted of them */
     kvcl_views_t       views;
@@ -174,6 +179,7 @@ void kvcl_member_clean(kvcl_member_room_t *room, uint64_t now_ns);
 
 /* silent.c: lock held, with each tick. */
 void kvcl_member_heed_silence(kvcl_member_room_t *room, uint64_t now_ns);
+void kvcl_member_heal(kvcl_member_room_t *room, uint64_t now_ns); /* outside the machine */
 
 /* view_stats.c: lock held. An event of the machine. */
 void kvcl_member_count(kvcl_member_room_t *room, kvcl_views_event_t event, const kvcl_rankset_t *ranks);

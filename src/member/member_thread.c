@@ -262,6 +262,7 @@ static uint64_t tick(kvcl_member_room_t *room)
         room->wanted_ns = (room->wanted_ns == 0) ? room->views.wanted_ns : room->wanted_ns;
         kvcl_member_heed_silence(room, now_ns);
         room->busy = false;
+        kvcl_member_heal(room, now_ns);
         begin(room, now_ns);
         kvcl_joins_tick(room, now_ns);
         kvcl_joiner_tick(room, now_ns);
@@ -290,12 +291,13 @@ static const struct timespec *left_until(uint64_t until_ns, struct timespec *lef
     return (left_ns == UINT64_MAX) ? NULL : left;
 }
 
-/* No lock held. Until that time, or until somebody has ended, or seems to. */
-static void rest(kvcl_member_room_t *room, uint64_t until_ns)
+/* No lock held. Until that time, or until somebody has ended, or seems to. bye: others take no beats of this rank any
+ * more, so it does not answer that it lives. */
+static void rest(kvcl_member_room_t *room, uint64_t until_ns, bool bye)
 {
     struct pollfd fds[4] = {{.fd = room->wake_fd, .events = POLLIN},
                             {.fd = kvcl_ended_fd(room->ended), .events = POLLIN},
-                            {.fd = room->ask.fd, .events = POLLIN},
+                            {.fd = bye ? -1 : room->ask.fd, .events = POLLIN},
                             {.fd = (room->life != NULL) ? kvcl_life_fd(room->life) : -1, .events = POLLIN}};
     const bool      unsure = kvcl_ended_is_unsure(room->ended);
     struct timespec left;
@@ -331,7 +333,7 @@ static void *run(void *arg)
 {
     kvcl_member_room_t *room = arg;
     uint64_t           next_ns;
-    bool               over;
+    bool               over, bye;
 
     room->since_ns    = kvcl_now_ns();
     kvcl_member_clean_later(room, room->since_ns);
@@ -346,9 +348,10 @@ static void *run(void *arg)
         ask_pages(room);
         kvcl_lock(room->ctx);
         over    = room->ctx->closing;
+        bye     = room->ctx->peers.bye;
         next_ns = over ? KVCL_DEADLINE_NONE : tick(room);
         kvcl_unlock(room->ctx);
-        rest(room, next_ns);
+        rest(room, next_ns, bye);
         kvcl_member_clean(room, kvcl_now_ns());
     }
     close_page(room);

@@ -5,6 +5,7 @@
  * into memory that all share.
  *   recover_bad RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
  */
+#include "hole.h"
 #include "start_ranks.h"
 
 #include <kvcl/kvcl.h>
@@ -307,39 +308,21 @@ static void wait_for_event(const rank_t *r, int type)
     }
 }
 
-/* What a process leaves that is killed while it writes into this process's queue of UCX in shared memory: the number at
- * its beginning says that there is one more message, which never comes. The queue is the first such memory that this
- * process has mapped: the last of the list, since addresses fall. */
-static bool make_hole(void)
-{
-    FILE          *maps = fopen("/proc/self/maps", "r");
-    char          line[512];
-    unsigned long from, first = 0;
-
-    while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
-        if ((strstr(line, "/ucx_shm_posix") != NULL) && (sscanf(line, "%lx", &from) == 1)) {
-            first = from;
-        }
-    }
-    if (maps != NULL) {
-        fclose(maps);
-    }
-    if (first != 0) {
-        atomic_fetch_add((_Atomic uint64_t *)first, 1);
-    }
-    return first != 0;
-}
-
-/* Rank 0 hears nobody any more, though the others live: it leaves, and they go on without it. */
+/* Rank 0 hears nobody any more, though the others live, and each queue that it gets is deaf as well: it leaves, and
+ * they go on without it. */
 static void hear_nobody(const rank_t *r)
 {
-    uint64_t flags = 1;
+    kvcl_event_t event = KVCL_EVENT_INIT;
+    uint64_t     flags = 1;
 
     if (r->rank == 0) {
-        if (!make_hole()) {
+        if (make_holes() == 0) {
             fail(r, "UCX has no queue in shared memory", 0);
         }
-        wait_for_event(r, KVCL_EVENT_EXCLUDED);
+        while ((kvcl_event_next(r->ctx, &event) != KVCL_OK) || (event.type != KVCL_EVENT_EXCLUDED)) {
+            (void)make_holes();
+            usleep(500);
+        }
         IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_STALE);
         return;
     }
@@ -565,7 +548,7 @@ int main(int argc, char **argv)
         [ROOTS] = "broadcasts of different roots are refused on all",
         [ABSENT] = "operations with a rank that the view does not have",
         [QUORUM] = "no quorum, for as long as the others are silent",
-        [DEAF] = "who hears nobody of its host leaves",
+        [DEAF] = "who hears nobody of its host leaves where other queues do not help",
         [FREED] = "a communicator is freed while a thread agrees with it",
         [DECIDED] = "a communicator is freed as what a thread agrees on is decided",
         [DEATH] = "after a death all agree, whatever collectives each has called",

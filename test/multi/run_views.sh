@@ -1,6 +1,6 @@
 #!/bin/sh
 # Ranks that are killed, stopped or leave: the others agree on who is left, and the excluded are fenced. Then ranks that
-# agree and shrink meanwhile, and communicators that are revoked.
+# agree and shrink meanwhile, communicators that are revoked, and ranks that a killed one leaves deaf.
 #   gate   3 ranks over shared memory; 4 over TCP
 #   night  also 2 and 8 ranks, over both
 # TEST_TIMEOUT: 1800
@@ -37,6 +37,8 @@ for case in $cases; do
   check "recovery of ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/recover" "${case#*/}"
   check "${case#*/} ranks that go over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/leave" "${case#*/}"
   check "bad luck of ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/recover_bad" "${case#*/}"
+  [ "${case%/*}" != shm ] ||
+    check "deaf ranks of ${case#*/}" env KVCL_PATH=shm "$tests/deaf" "${case#*/}"
   check "revocation in ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/revoke" "${case#*/}"
 done
 check "slots of nobody" "$tests/slots" 3

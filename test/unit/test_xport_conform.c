@@ -5,7 +5,6 @@
 #include "config.h"
 #include "xport_pair.h"
 
-#include <poll.h>
 #include <stdio.h>
 
 static const size_t sizes[] = {0, 1, 7, 8, 63, 64, 500, 4096, 8191, 8192, 8193, 65536, 245760, 262144, 1048576,
@@ -360,28 +359,10 @@ END_TEST
 
 START_TEST(an_armed_sleeper_wakes_for_a_message)
 {
-    enum { ROUNDS = 20 };
-    struct pollfd pfd;
-    uint64_t      hdr = 42;
-    pair_t        pair;
-    int           early = 0;
-    int           round;
+    pair_t pair;
 
     pair_open(&pair, (pair_kind_t)_i);
-    for (round = 0; round < ROUNDS; ++round) {
-        pfd.fd     = pair.b.ops->event_fd(pair.b.xport);
-        pfd.events = POLLIN;
-        while (pair.b.ops->arm(pair.b.xport) == KVCL_ERR_BUSY) {
-            (void)pair_progress(&pair);
-        }
-        early += poll(&pfd, 1, 5); /* wire-up traffic and timers wake it now and then */
-        ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
-        while (poll(&pfd, 1, 0) == 0) {
-            (void)pair.a.ops->progress(pair.a.xport); /* b sleeps */
-        }
-        PAIR_UNTIL(&pair, pair.b.received == (uint64_t)round + 1);
-    }
-    ck_assert_int_lt(early, ROUNDS); /* a descriptor that is always readable wakes it each time */
+    pair_sleeps_and_wakes(&pair);
     pair_close(&pair);
 }
 END_TEST

@@ -5,6 +5,7 @@
 #include "ucx_glue/glue.h"
 #include "listening.h"
 #include "base/checksum.h"
+#include "test/multi/hole.h"
 #include "xport_far.h"
 
 #include <dirent.h>
@@ -392,6 +393,85 @@ START_TEST(closed_endpoints_do_not_pile_up)
 }
 END_TEST
 
+static bool is_deaf(side_t *side)
+{
+    int i;
+
+    for (i = 0; i < 1000; ++i) {
+        (void)side->ops->progress(side->xport);
+        if (!side->ops->is_deaf(side->xport)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void say_number(pair_t *pair, side_t *from, side_t *to, uint64_t number)
+{
+    const uint64_t before = to->received;
+
+    ck_assert_int_eq(from->ops->am_send(from->ep, &number, sizeof(number), NULL, 0, 0, NULL), KVCL_OK);
+    PAIR_UNTIL(pair, to->received == before + 1);
+    ck_assert_mem_eq(to->hdr, &number, sizeof(number));
+}
+
+static void renew(side_t *side)
+{
+    char       old[GLUE_ADDR_MAX];
+    const void *addr;
+    size_t     old_len, len;
+
+    side->ops->address(side->xport, &addr, &old_len);
+    memcpy(old, addr, old_len);
+    ck_assert_int_eq(side->ops->renew(side->xport), KVCL_OK);
+    side->ops->address(side->xport, &addr, &len);
+    ck_assert((len != old_len) || (memcmp(old, addr, len) != 0));
+    side->ops->ep_close(side->ep);
+}
+
+/* Both queues are this process's. */
+START_TEST(a_deaf_reader_gets_another_queue)
+{
+    uint64_t hdr = 1;
+    pair_t   pair;
+    unsigned i;
+
+    pair_open(&pair, PAIR_SHM);
+    for (i = 0; i < GLUE_RENEWALS; ++i) {
+        say_number(&pair, &pair.a, &pair.b, 2 * i);
+        say_number(&pair, &pair.b, &pair.a, 2 * i + 1);
+        ck_assert(!is_deaf(&pair.a) && !is_deaf(&pair.b));
+        ck_assert_int_ge(make_holes(), 2);
+        pair.a.received = pair.b.received = 0;
+        ck_assert_int_eq(pair.a.ops->am_send(pair.a.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+        ck_assert_int_eq(pair.b.ops->am_send(pair.b.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+        ck_assert(is_deaf(&pair.a) && is_deaf(&pair.b));
+        ck_assert_uint_eq(pair.a.received + pair.b.received, 0);
+        renew(&pair.a);
+        renew(&pair.b);
+        side_connect(&pair.a, &pair.b);
+        side_connect(&pair.b, &pair.a);
+    }
+    say_number(&pair, &pair.a, &pair.b, 100);
+    pair_sleeps_and_wakes(&pair);
+    ck_assert_int_eq(pair.a.ops->renew(pair.a.xport), KVCL_ERR_UNSUPPORTED);
+    say_number(&pair, &pair.b, &pair.a, 101);
+    pair_close(&pair);
+}
+END_TEST
+
+/* Peers of other hosts have its address, and are not told of another one by this. */
+START_TEST(a_side_that_listens_is_not_renewed)
+{
+    pair_t pair;
+
+    pair_open(&pair, PAIR_AUTO);
+    ck_assert_int_eq(pair.a.ops->renew(pair.a.xport), KVCL_ERR_UNSUPPORTED);
+    say_number(&pair, &pair.b, &pair.a, 1);
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite = suite_create("ucx");
@@ -411,6 +491,8 @@ int main(void)
     tcase_add_loop_test(tcase, datagrams_of_strangers_do_no_harm, PAIR_SHM, PAIR_SHM + 1);
     tcase_add_loop_test(tcase, datagrams_of_strangers_do_no_harm, PAIR_AUTO, PAIR_AUTO + 1);
     tcase_add_test(tcase, bad_params_are_refused);
+    tcase_add_test(tcase, a_deaf_reader_gets_another_queue);
+    tcase_add_test(tcase, a_side_that_listens_is_not_renewed);
     tcase_add_loop_test(tcase, closed_endpoints_do_not_pile_up, PAIR_SHM, PAIR_KINDS);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

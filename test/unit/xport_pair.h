@@ -14,6 +14,7 @@
 #include "base/error.h"
 
 #include <check.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +167,29 @@ static inline unsigned pair_progress(pair_t *pair)
             ck_assert_msg(!kvcl_deadline_passed(deadline_), "not in 50 s: %s", #_cond);                                \
         }                                                                                                              \
     } while (0)
+
+/* An armed b sleeps until a's message comes. */
+static inline void pair_sleeps_and_wakes(pair_t *pair)
+{
+    enum { ROUNDS = 20 };
+    struct pollfd  pfd    = {.fd = pair->b.ops->event_fd(pair->b.xport), .events = POLLIN};
+    const uint64_t before = pair->b.received;
+    uint64_t       hdr    = 42, round;
+    int            early  = 0;
+
+    for (round = 1; round <= ROUNDS; ++round) {
+        while (pair->b.ops->arm(pair->b.xport) == KVCL_ERR_BUSY) {
+            (void)pair_progress(pair);
+        }
+        early += poll(&pfd, 1, 5); /* wire-up traffic and timers wake it now and then */
+        ck_assert_int_eq(pair->a.ops->am_send(pair->a.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+        while (poll(&pfd, 1, 0) == 0) {
+            (void)pair->a.ops->progress(pair->a.xport); /* b sleeps */
+        }
+        PAIR_UNTIL(pair, pair->b.received == before + round);
+    }
+    ck_assert_int_lt(early, ROUNDS); /* a descriptor that is always readable wakes it each time */
+}
 
 static inline void pair_close(pair_t *pair)
 {

@@ -195,10 +195,22 @@ static bool is_wanted(const kvcl_member_room_t *room, uint32_t slot)
            ((rank->peer == NULL) || (rank->peer->state == KVCL_PEER_FAILED));
 }
 
+/* Was the link to that rank given up for another queue (link/heal.c), of this rank or of that one? */
+static bool is_searched(const kvcl_member_room_t *room, uint32_t slot)
+{
+    const kvcl_peer_t *peer = room->ranks[slot].peer;
+
+    return (slot != room->me) && (peer != NULL) && peer->anew && (peer->relink != NULL);
+}
+
 static void on_is(kvcl_member_room_t *room, const kvcl_msg_join_t *in, const void *data, size_t len)
 {
     kvcl_peer_t *peer;
 
+    if (is_searched(room, in->slot)) {
+        kvcl_links->try_at(room->ranks[in->slot].peer, data, len);
+        return;
+    }
     if (!is_wanted(room, in->slot) || (kvcl_peer_by_address(room->ctx, data, len, &peer) != KVCL_OK) ||
         (peer->state == KVCL_PEER_FAILED)) {
         return;
@@ -257,7 +269,7 @@ void kvcl_joins_tick(kvcl_member_room_t *room, uint64_t now_ns)
             kvcl_views_unjoin(&room->views, slot, rank->next_incarnation);
             rank->next = NULL;
         }
-        if (ask && is_wanted(room, slot)) {
+        if (ask && (is_wanted(room, slot) || is_searched(room, slot))) {
             send_who(room, slot);
         }
     }
