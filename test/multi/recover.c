@@ -2,11 +2,6 @@
  * Ranks that agree and shrink while others of them are killed or stopped (kvcl_recover.h). They are forked here, and
  * write what each call returned into memory that all share, so that what the dead were told counts as well.
  *   recover RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed. TEST_SEED repeats the kills.
- *
- * A rank that is killed while it writes into UCX's queue in shared memory leaves its reader deaf
- * (contrib/doc/failures). That one says so in its log, and leaves. Where ranks are killed while all agree, this, and
- * nothing else, is no fault: the case prints "DEAF NAME", and runs again, DEAF_MAX times at most. What was agreed must
- * be the same for all there, too.
  */
 #include "start_ranks.h"
 
@@ -21,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS_MAX = 16, ROUNDS = 400, LONG_S = 60, DEAF_MAX = 3 };
+enum { RANKS_MAX = 16, ROUNDS = 400, LONG_S = 60 };
 
 typedef enum { AGREE, SHRINK, LATE, MIXED } what_t;
 
@@ -32,7 +27,6 @@ typedef struct said {
         int      status;
     } round[ROUNDS];
     _Atomic int ready, stale, shrunk, worked; /* shrunk: the size of the last communicator; worked: it did */
-    _Atomic int no_quorum;
 } said_t;
 
 typedef struct shared {
@@ -44,7 +38,6 @@ typedef struct shared {
 static shared_t *shared;
 static int      size;
 static pid_t    pids[RANKS_MAX];
-static int      logs[RANKS_MAX]; /* what each rank writes to stderr */
 static unsigned dead; /* bits */
 static uint64_t rnd;
 
@@ -94,7 +87,6 @@ static void agree_on(kvcl_comm_h world, said_t *said, int rank)
         }
         if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED)) {
             fprintf(stderr, "rank %d, round %d: %s\n", rank, i, kvcl_last_error());
-            atomic_store(&said->no_quorum, (status == KVCL_ERR_NO_QUORUM) ? 1 : 0);
             return;
         }
         said->round[i].flags  = flags;
@@ -165,7 +157,6 @@ static int live(const void *arg, int rank)
     uint64_t       flags = 1;
 
     (void)arg;
-    (void)!dup2(logs[rank], STDERR_FILENO);
     KVCL_TRY(kvcl_init(NULL, &ctx));
     KVCL_TRY(kvcl_comm_world(ctx, &world));
     while (kvcl_event_next(ctx, &event) != KVCL_OK) { /* the first view */
@@ -205,9 +196,6 @@ static bool start(what_t what)
     memset(shared, 0, sizeof(*shared));
     shared->what = what;
     dead         = 0;
-    for (rank = 0; rank < size; ++rank) {
-        logs[rank] = memfd_create("stderr", 0);
-    }
     start_ranks(size, live, NULL, pids);
     for (rank = 0; rank < size; ++rank) {
         while (atomic_load(&shared->said[rank].ready) == 0) {
@@ -227,29 +215,10 @@ static void kill_rank(int rank)
     kill(pids[rank], SIGKILL);
 }
 
-/* Copies the rank's log to stderr. Does it say that the rank was deaf? */
-static bool says_deaf(int rank)
-{
-    static char text[1 << 16];
-    ssize_t     len  = pread(logs[rank], text, sizeof(text) - 1, 0);
-    bool        deaf = false;
-
-    if (len > 0) {
-        text[len] = '\0';
-        fputs(text, stderr);
-        deaf = (strstr(text, "hears none of the others, though ranks of its host answer otherwise") != NULL);
-    }
-    close(logs[rank]);
-    return deaf;
-}
-
-/* *deaf_p: bits. */
-static bool wait_for_all(unsigned *deaf_p)
+static bool wait_for_all(void)
 {
     bool right = true;
     int  rank, status;
-
-    *deaf_p = 0;
 
     for (rank = 0; rank < size; ++rank) {
         if ((waitpid(pids[rank], &status, 0) != pids[rank]) ||
@@ -257,14 +226,12 @@ static bool wait_for_all(unsigned *deaf_p)
             fprintf(stderr, "rank %d ended with wait status 0x%x\n", rank, status);
             right = false;
         }
-        *deaf_p |= says_deaf(rank) ? 1u << rank : 0u;
     }
     return right;
 }
 
-/* Every rank that finished a round, also a dead one, has the same; and no bit that a survivor cleared. excused: bits of
- * the ranks that need not finish all rounds. */
-static bool is_uniform(unsigned excused)
+/* Every rank that finished a round, also a dead one, has the same; and no bit that a survivor cleared. */
+static bool is_uniform(int stopped)
 {
     int  i, rank, first;
     bool right = true;
@@ -275,7 +242,7 @@ static bool is_uniform(unsigned excused)
             const said_t *said = &shared->said[rank];
 
             if (atomic_load(&((said_t *)said)->rounds) <= i) {
-                right = right && (!alive(rank) || (((excused >> rank) & 1) != 0));
+                right = right && (!alive(rank) || (rank == stopped));
                 continue;
             }
             first = (first < 0) ? rank : first;
@@ -283,7 +250,7 @@ static bool is_uniform(unsigned excused)
                     (said->round[i].status == shared->said[first].round[i].status);
         }
         for (rank = 0; rank < size; ++rank) {
-            right = right && (!alive(rank) || (((excused >> rank) & 1) != 0) || (first < 0) ||
+            right = right && (!alive(rank) || (rank == stopped) || (first < 0) ||
                               ((shared->said[first].round[i].flags & bit_of(rank, i)) == 0));
         }
         if (!right) {
@@ -294,14 +261,6 @@ static bool is_uniform(unsigned excused)
     return true;
 }
 
-/* Not over TCP: nobody writes into the memory of others. */
-static bool by_shm(void)
-{
-    const char *path = getenv("KVCL_PATH");
-
-    return (path == NULL) || (strcmp(path, "tcp") != 0);
-}
-
 static bool say(const char *name, bool right, const char *more)
 {
     printf("%s %s, %d ranks%s\n", right ? "ok" : "WRONG", name, size, more);
@@ -309,34 +268,12 @@ static bool say(const char *name, bool right, const char *more)
     return right;
 }
 
-/* The ranks that deaf ones excuse: themselves, and those without a quorum if no majority is left without the deaf. */
-static unsigned excused_by(unsigned deaf)
-{
-    unsigned excused = 0, living = 0, hear = 0;
-    int      rank;
-
-    for (rank = 0; rank < size; ++rank) {
-        living += alive(rank) ? 1 : 0;
-        hear   += (alive(rank) && (((deaf >> rank) & 1) == 0)) ? 1 : 0;
-    }
-    for (rank = 0; (deaf != 0) && (rank < size); ++rank) {
-        const said_t *said   = &shared->said[rank];
-        const bool   is_deaf = ((deaf >> rank) & 1) != 0;
-
-        if (is_deaf ? (said->stale == 1) : ((said->no_quorum == 1) && (2 * hear <= living))) {
-            excused |= 1u << rank;
-        }
-    }
-    return excused;
-}
-
-/* kills: how many, one after the other, each at a random time. *deaf_p: one has made a rank deaf. */
-static bool try_agree(const char *name, int kills, bool *deaf_p)
+/* kills: how many, one after the other, each at a random time. */
+static bool case_agree(const char *name, int kills)
 {
     bool     right = start(AGREE);
     uint64_t from  = now_ns();
-    unsigned deaf, excused;
-    char     text[256];
+    char     text[64];
     int      rank;
 
     while (right && (kills > 0)) {
@@ -347,30 +284,10 @@ static bool try_agree(const char *name, int kills, bool *deaf_p)
             --kills;
         }
     }
-    right   = wait_for_all(&deaf) && right;
-    excused = ((dead != 0) && by_shm()) ? excused_by(deaf) : 0;
-    right   = is_uniform(excused) && right;
-    *deaf_p = right && (excused != 0);
-    if (*deaf_p) {
-        printf("DEAF %s, %d ranks: a rank was killed while it wrote into UCX's queue in shared memory; the readers "
-               "(bits 0x%x) left, bits 0x%x have not ended all rounds. Known, and no fault: contrib/doc/failures\n",
-               name, size, deaf, excused);
-        fflush(stdout);
-        return true;
-    }
+    right = wait_for_all() && right;
+    right = is_uniform(-1) && right;
     snprintf(text, sizeof(text), ": %d rounds in %.0f ms", ROUNDS, (double)(now_ns() - from) / 1e6);
     return say(name, right, text);
-}
-
-static bool case_agree(const char *name, int kills)
-{
-    bool deaf = false, right = true;
-    int  i;
-
-    for (i = 0; (i < DEAF_MAX) && right && ((i == 0) || deaf); ++i) {
-        right = try_agree(name, kills, &deaf);
-    }
-    return deaf ? say(name, false, ": deaf each time") : right;
 }
 
 /* A rank is stopped until it is excluded: the others go on, and it is told. */
@@ -379,7 +296,6 @@ static bool case_stop(void)
     const int who   = size - 1;
     bool      right = start(AGREE);
     int       rounds;
-    unsigned  deaf;
     bool      excluded;
 
     kill(pids[who], SIGSTOP);
@@ -391,16 +307,15 @@ static bool case_stop(void)
         }
     }
     kill(pids[who], SIGCONT);
-    right = wait_for_all(&deaf) && right;
-    right = is_uniform(1u << who) && right && (!excluded || (atomic_load(&shared->said[who].stale) == 1));
+    right = wait_for_all() && right;
+    right = is_uniform(who) && right && (!excluded || (atomic_load(&shared->said[who].stale) == 1));
     return say("a rank is stopped while all agree", right, "");
 }
 
 static bool case_shrink(const char *name, unsigned who)
 {
-    bool     right = start(SHRINK);
-    int      rank, left = 0;
-    unsigned deaf;
+    bool right = start(SHRINK);
+    int  rank, left = 0;
 
     for (rank = 0; rank < size; ++rank) {
         if ((who >> rank) & 1) {
@@ -410,7 +325,7 @@ static bool case_shrink(const char *name, unsigned who)
         }
     }
     atomic_store(&shared->go, 1); /* at once: the others may not know yet */
-    right = wait_for_all(&deaf) && right;
+    right = wait_for_all() && right;
     for (rank = 0; rank < size; ++rank) {
         right = right && (!alive(rank) || ((atomic_load(&shared->said[rank].shrunk) == left) &&
                                            (atomic_load(&shared->said[rank].worked) == 1)));
@@ -420,11 +335,10 @@ static bool case_shrink(const char *name, unsigned who)
 
 static bool case_late(void)
 {
-    bool     right = start(LATE);
-    int      rank;
-    unsigned deaf;
+    bool right = start(LATE);
+    int  rank;
 
-    right = wait_for_all(&deaf) && right;
+    right = wait_for_all() && right;
     for (rank = 0; rank < size; ++rank) {
         right = right && (shared->said[rank].round[0].status == ((rank == 0) ? KVCL_ERR_TIMED_OUT : KVCL_OK)) &&
                 (atomic_load(&shared->said[rank].worked) == 1);
@@ -434,11 +348,10 @@ static bool case_late(void)
 
 static bool case_mixed(void)
 {
-    bool     right = start(MIXED);
-    int      rank;
-    unsigned deaf;
+    bool right = start(MIXED);
+    int  rank;
 
-    right = wait_for_all(&deaf) && right;
+    right = wait_for_all() && right;
     for (rank = 0; rank < size; ++rank) {
         right = right && (shared->said[rank].round[0].status == KVCL_ERR_INVALID_PARAM);
     }
