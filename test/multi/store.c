@@ -400,7 +400,7 @@ static const struct {
     {"bytes", test_bytes},     {"layers", test_layers}, {"errors", test_errors},   {"pool", test_pool},
     {"bcast", test_bcast},     {"full", test_full},     {"reuse", test_reuse},     {"evict", test_evict},
     {"threads", test_threads}, {"hostile", test_hostile}, {"copies", test_copies}, {"copies_full", test_copies_full},
-    {"copies_stay", test_copies_stay}, {"events", test_events},
+    {"copies_counted", test_copies_counted}, {"copies_stay", test_copies_stay}, {"events", test_events},
     {"followers", test_followers}, {"close_waiters", test_close_waiters}, {"match_all", test_match_all},
     {"tier", test_tier},       {"tier_restart", test_tier_restart},
     {"tier_upsert", test_tier_upsert}, {"tier_faults", test_tier_faults}, {"tier_errors", test_tier_errors},

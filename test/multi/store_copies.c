@@ -179,6 +179,43 @@ void test_copies_full(world_t *w)
     kvcl_cache_destroy(cache);
 }
 
+/* Copies made for another rank's put while this rank's own puts evict. Its other blocks have just been used, so the new
+ * copies are the next victims; none is evicted before the other rank's put has counted it. */
+void test_copies_counted(world_t *w)
+{
+    enum { USED = 2 * KEYS, POOL = USED + KEYS, ROUNDS = 200, TURNS = 8 };
+    kvcl_cache_h  cache = make_cache(w, "counted", 4 * KEYS, false);
+    kvcl_store_h  store = open_with(w, 1, POOL);
+    kvcl_status_t status[USED];
+    kvcl_key_t    keys[USED];
+    uint32_t      ids[USED], i, round;
+    char          what[32];
+    kvcl_req_h    req;
+
+    for (i = 0; i < USED; ++i) {
+        keys[i] = key_of("used", (uint64_t)w->rank, i);
+        ids[i]  = USED + i;
+        fill(cache, ids[i], &keys[i]);
+    }
+    CHECK(w, DO(kvcl_store_put(store, keys, USED, cache, ids, NULL, &req)) == KVCL_OK, "put of used blocks");
+    sync_all(w);
+    for (round = 0; round < ROUNDS; ++round) {
+        if (w->rank == 0) {
+            snprintf(what, sizeof(what), "counted%u", round);
+            put_mine(w, store, cache, what, 2, wanted(w, 2));
+        }
+        for (i = 0; (w->rank != 0) && (i < TURNS); ++i) {
+            kvcl_key_t own = key_of("own", (uint64_t)w->rank, (round * TURNS) + i);
+            (void)!DO(kvcl_store_get(store, keys, USED, cache, ids, status, NULL, &req));
+            fill(cache, 0, &own);
+            CHECK(w, DO(kvcl_store_put(store, &own, 1, cache, (const uint32_t[]){0}, NULL, &req)) == KVCL_OK, "put");
+        }
+    }
+    sync_all(w);
+    close_with(w, store);
+    kvcl_cache_destroy(cache);
+}
+
 /* Puts that are canceled at any time, and whose blocks change at once: what other ranks have copied by then has the
  * bytes of its key. The next put takes the same blocks. */
 static void cancel_some(world_t *w)

@@ -13,6 +13,10 @@ typedef struct kvcl_copy_other {
     bool     left;      /* the key was removed meanwhile: the bytes that arrive are not kept */
 } kvcl_copy_other_t;
 
+typedef struct kvcl_copy_pin {
+    uint32_t slot, gen;
+} kvcl_copy_pin_t;
+
 typedef struct kvcl_copy_job {
     kvcl_list_t            link;    /* in store->copies */
     kvcl_store_h           store;
@@ -33,7 +37,8 @@ typedef struct kvcl_copy_job {
     kvcl_dir_loc_t         *from;   /* n_todo: the locations that the bytes were fetched from */
     uint32_t               source;  /* a tag, used instead of those of from; 0: none */
     uint32_t               *order;  /* n: blocks that the next rank of the chain fetches */
-    bool                   pinned;  /* recs in this rank's pool are pinned until the next rank has them */
+    kvcl_copy_pin_t        *pins;   /* n_pins <= n: this rank's copies, which none evicts before the job has answered */
+    uint32_t               n_pins;
     uint8_t                *made;   /* n: copies from this rank on */
 } kvcl_copy_job_t;
 
@@ -43,8 +48,12 @@ bool kvcl_copy_check(const kvcl_owner_t *pool, const kvcl_copy_head_t *head, con
 /** Lock held. Does the pool hold other bytes under the key than recs[i] names? Without checksums this is unknown:
  * false. node: the pool's block of the key, or NULL. */
 bool kvcl_copy_is_other(const kvcl_copy_job_t *job, uint32_t i, const kvcl_owner_node_t *node);
-/** Lock held. The get has ended: publish the blocks that arrived, and free the slots of the others. Those published are
- * the last n_new of todo afterwards. */
+/** Lock held. The get has ended: publish and pin the blocks that arrived, and free the slots of the others. Those
+ * published are the last n_new of todo afterwards. */
 void kvcl_copy_keep(kvcl_copy_job_t *job);
+/** Lock held. Pin a published block until kvcl_copy_unpin, at most once for each of the job's n blocks. */
+void kvcl_copy_pin(kvcl_copy_job_t *job, uint32_t slot);
+/** Lock held. Drop the job's pins. */
+void kvcl_copy_unpin(kvcl_copy_job_t *job);
 
 #endif

@@ -30,7 +30,7 @@ static kvcl_copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
 {
     kvcl_copy_job_t *job = calloc(1, sizeof(*job) + (n * ((2 * sizeof(kvcl_store_rec_t)) + sizeof(kvcl_dir_loc_t) +
                                                      (2 * sizeof(uint32_t)) + sizeof(kvcl_copy_other_t) +
-                                                     sizeof(kvcl_status_t) + 1)));
+                                                     sizeof(kvcl_copy_pin_t) + sizeof(kvcl_status_t) + 1)));
 
     if (job != NULL) {
         job->store  = pool->store;
@@ -40,25 +40,14 @@ static kvcl_copy_job_t *make(kvcl_owner_t *pool, uint32_t n)
         job->todo   = job->recs + n;
         job->from   = (kvcl_dir_loc_t *)(void *)(job->todo + n);
         job->others = (kvcl_copy_other_t *)(void *)(job->from + n);
-        job->slots  = (uint32_t *)(void *)(job->others + n);
+        job->pins   = (kvcl_copy_pin_t *)(void *)(job->others + n);
+        job->slots  = (uint32_t *)(void *)(job->pins + n);
         job->got    = (kvcl_status_t *)(void *)(job->slots + n);
         job->order  = (uint32_t *)(void *)(job->got + n);
         job->made   = (uint8_t *)(job->order + n);
         kvcl_list_init(&job->link);
     }
     return job;
-}
-
-/* Pin or unpin the records that lie in this rank's pool, which the next rank of the chain fetches. */
-static void pin_chained(const kvcl_copy_job_t *job, bool pin)
-{
-    uint32_t i;
-
-    for (i = 0; i < job->n; ++i) {
-        if (job->recs[i].loc.rank == job->store->me) {
-            kvcl_owner_pin_recs(job->pool, &job->recs[i], 1, pin);
-        }
-    }
 }
 
 /* Lock held. For blocks of a put, store the number of copies known here: those before this rank's, this one, and those
@@ -91,10 +80,8 @@ static void end(kvcl_copy_job_t *job, kvcl_status_t status)
     uint8_t          out[sizeof(tail) + KVCL_COPY_MAX];
 
     kvcl_assert_locked(store->ctx);
-    if (job->pinned && !store->closing) {
-        pin_chained(job, false);
-    }
     if (!store->closing) {
+        kvcl_copy_unpin(job);
         store_counts(job);
     }
     memcpy(out, &tail, sizeof(tail));
@@ -152,8 +139,6 @@ static bool send_on(kvcl_copy_job_t *job)
             job->order[n++] = i;
         }
     }
-    pin_chained(job, true);
-    job->pinned = true;
     head.there  = (uint8_t)(((job->head.there == 0) || (job->head.there == KVCL_DIR_LOCS_MAX)) ? job->head.there
                                                                                                : job->head.there + 1);
     head.n_next = (uint8_t)(job->head.n_next - 1);
@@ -224,6 +209,7 @@ static void note_held(kvcl_copy_job_t *job, uint32_t slot)
     kvcl_slot_t *at = &job->pool->array[slot];
 
     kvcl_assert_locked(job->store->ctx);
+    kvcl_copy_pin(job, slot);
     at->note = (uint8_t)((job->head.there != 0) ? at->note : (at->note & ~KVCL_NOTE_COPIES));
     if ((job->head.there == 0) || !(at->note & KVCL_NOTE_LISTED)) {
         job->todo[job->n - ++job->n_again] = kvcl_owner_record(job->pool, slot);
@@ -263,6 +249,7 @@ static kvcl_status_t begin(kvcl_copy_job_t *job)
         status = kvcl_owner_take_for(job->pool, job->head.tenant, job->n_todo, job->slots);
     }
     if (status != KVCL_OK) {
+        kvcl_copy_unpin(job);
         return status;
     }
     status = kvcl_get_recs(store, job->todo, job->n_todo, job->pool->cache, job->slots, job->got, job->from, 0, false,
@@ -271,6 +258,7 @@ static kvcl_status_t begin(kvcl_copy_job_t *job)
         (void)!kvcl_slots_abort(&job->pool->slots, job->slots[i]);
     }
     if (status != KVCL_OK) {
+        kvcl_copy_unpin(job);
         kvcl_store_freed(store);
     }
     return status;

@@ -4,7 +4,8 @@
  * A block is kept if the requested bytes arrived, its key was not removed meanwhile, and no other put or job has
  * published the key since the job began. A block with other bytes that the pool held before that is evicted. When a
  * kept copy is listed that no put in progress counts, it names the copy that it was made from, for its homes to check
- * (pool/publish.c). Engine lock held.
+ * (pool/publish.c). Kept copies are pinned until the job has answered, so that the requester counts no copy that a put
+ * of this rank has evicted. Engine lock held.
  */
 #include "config.h"
 #include "store/cold/cold.h"
@@ -55,6 +56,26 @@ static bool make_room(const kvcl_copy_job_t *job, uint32_t i)
     return kvcl_owner_find(job->store, &job->todo[i].key, job->pool) == NULL;
 }
 
+void kvcl_copy_pin(kvcl_copy_job_t *job, uint32_t slot)
+{
+    kvcl_assert_locked(job->store->ctx);
+    kvcl_owner_pin(job->pool, slot);
+    job->pins[job->n_pins++] = (kvcl_copy_pin_t){.slot = slot, .gen = kvcl_slots_gen(&job->pool->slots, slot)};
+}
+
+void kvcl_copy_unpin(kvcl_copy_job_t *job)
+{
+    uint32_t i;
+
+    kvcl_assert_locked(job->store->ctx);
+    for (i = 0; i < job->n_pins; ++i) { /* a removed block has lost its pins, and its slot has another generation */
+        if (kvcl_slots_gen(&job->pool->slots, job->pins[i].slot) == job->pins[i].gen) {
+            kvcl_owner_unpin(job->pool, job->pins[i].slot);
+        }
+    }
+    job->n_pins = 0;
+}
+
 void kvcl_copy_keep(kvcl_copy_job_t *job)
 {
     kvcl_store_h store = job->store;
@@ -73,6 +94,7 @@ void kvcl_copy_keep(kvcl_copy_job_t *job)
             kvcl_store_freed(store);
             continue;
         }
+        kvcl_copy_pin(job, job->slots[i]);
         job->pool->array[job->slots[i]].note = 0; /* store_counts() sets it */
         rec.loc.source     = source_of(job, i);
         job->todo[--first] = rec;
