@@ -158,9 +158,9 @@ report() {
 }
 
 # run_phases PHASE...: each by "$self --run-phase PHASE"; $ci holds the logs. Those that $beside names run beside the
-# others, and are reported at the end.
+# others, one after another, and are reported at the end.
 run_phases() {
-  local phase rc start passed=0 failed=0 skipped=0 side='' began
+  local phase rc start passed=0 failed=0 skipped=0 side=''
   start_beside "$@"
   for phase in "$@"; do
     case " ${beside-} " in *" $phase "*) continue ;; esac
@@ -170,11 +170,14 @@ run_phases() {
     "$self" --run-phase "$phase" >"$ci/$phase.log" 2>&1 </dev/null || rc=$?
     phase_ended "$phase" "$rc" $((SECONDS - start))
   done
-  for phase in $side; do
-    rc=0
-    wait "${phase#*:}" || rc=$?
-    phase=${phase%:*}
-    phase_ended "$phase" "$rc" $(($(stat -c %Y "$ci/$phase.log") - began))
+  [ -z "$side" ] || wait "$side" || :
+  for phase in "$@"; do
+    case " ${beside-} " in
+      *" $phase "*)
+        read -r rc start <<<"$(cat "$ci/$phase.ended" || echo 1 0)"
+        phase_ended "$phase" "$rc" "$start"
+        ;;
+    esac
   done
   trap - EXIT
   say "all: $SECONDS s"
@@ -182,21 +185,30 @@ run_phases() {
   [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
 }
 
-# start_beside PHASE...: starts those of $beside, each with a process group of its own, which ends with this script.
-# Sets $side to "PHASE:PID"s.
+# start_beside PHASE...: starts those of $beside in a process group of their own, which ends with this script; $side is
+# its id. Each writes its status and its seconds to $ci/PHASE.ended.
 start_beside() {
-  local phase
-  began=$(date +%s)
+  local phase list=''
   for phase in "$@"; do
     case " ${beside-} " in
       *" $phase "*)
         say "$phase, beside the others: $(about "$phase")"
-        setsid "$self" --run-phase "$phase" >"$ci/$phase.log" 2>&1 </dev/null &
-        side="$side $phase:$!"
+        rm -f "$ci/$phase.ended"
+        list="$list $phase"
         ;;
     esac
   done
-  trap 'for phase in $side; do kill -- -"${phase#*:}" 2>/dev/null || :; done' EXIT
+  [ -n "$list" ] || return 0
+  # shellcheck disable=SC2016
+  setsid bash -c 'ci=$1 self=$2
+    shift 2
+    for phase; do
+      rc=0 SECONDS=0
+      "$self" --run-phase "$phase" >"$ci/$phase.log" 2>&1 </dev/null || rc=$?
+      echo $rc $SECONDS >"$ci/$phase.ended"
+    done' beside "$ci" "$self" $list &
+  side=$!
+  trap 'kill -- -"$side" 2>/dev/null || :' EXIT
   trap 'exit 1' HUP INT TERM
 }
 

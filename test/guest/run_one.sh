@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # RDMA within one guest, over software devices: boot, devices, kvcl_perf, a short part of the conformance suite, of
-# which run_devices.sh and run_two.sh run all.
+# which run_two.sh runs all but what this part has.
 #   run_one.sh             the stages that are judged
 #   run_one.sh STAGE...    these, judged or not; "later": all that are not judged yet
 # TEST_TIMEOUT: 7200

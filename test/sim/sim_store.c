@@ -3,7 +3,7 @@
  *
  *   sim_store [--seeds N] [--seed S] [--break NAME]
  *
- * Default: 60 seeds, TEST_RING=night: 20,000.
+ * Default: 60 seeds, TEST_RING=night: 8,000.
  * TEST_TIMEOUT: 3600
  *
  * Invariants:
@@ -338,7 +338,7 @@ int main(int argc, char **argv)
     uint64_t              seed;
     unsigned              i;
 
-    args.seeds = ((ring != NULL) && (strcmp(ring, "night") == 0)) ? 20000 : 60;
+    args.seeds = ((ring != NULL) && (strcmp(ring, "night") == 0)) ? 8000 : 60;
     if (!sim_args_take(&args, argc, argv, "sim_store", break_names, BREAK_END)) {
         return 2;
     }

@@ -75,7 +75,7 @@ stage_conform_more() {
 
 # The part of the gate.
 stage_short() {
-  devices 1
+  devices "$n"
   KVCL_NATIVE_TABLE=$served conform rma 300 --rdma=2 conform_rma
   for p in tokens prepare; do
     conform $p 300 --rdma=2 conform_$p

@@ -1,7 +1,7 @@
 #!/bin/sh
 # All tests with engines, as "make check-engines" runs them: check_engines.sh [smoke]. The virtual environments are
 # those that TEST_ENGINES and TEST_SGLANG name, or are made in build/engines of the source tree (environments).
-# The tests of the package run there once more, with torch and NumPy, which Debian's Python need not have.
+# The tests of the package that need torch run there, which Debian's Python need not have.
 # It ends with the logs' ends of the parts that failed, and a table of all parts: result, time, counts, reason.
 # smoke: the calls that LMCache and SGLang make, LMCache's checker, and one round trip of vLLM; it downloads nothing.
 #   TEST_ENGINES_SECONDS=N   for all parts (default 5400; 2,739 were measured on two cores at load 14 to 26). A part
@@ -88,7 +88,8 @@ if [ -n "$smoke" ]; then
 else
   : "${TEST_REQUESTS:=400}"
   export TEST_REQUESTS
-  part package env PYTHON="$TEST_ENGINES/bin/python" "$top_srcdir/bindings/python/tests/run_pytest.sh"
+  part package env PYTHON="$TEST_ENGINES/bin/python" "$top_srcdir/bindings/python/tests/run_pytest.sh" \
+    -k 'torch or hybrid or engines or ep_step'
   for each in calls check vllm lost pages sglang disagg apart mooncake; do
     part "engines:$each" "$here/run_engines.sh" $each
   done
