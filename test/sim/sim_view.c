@@ -4,7 +4,7 @@
  *   sim_view [--seeds N] [--seed S]
  *
  * Every fourth seed is a story (sim_view_stories.c): faults in an order that a rule was made for. In the others the
- * faults come for five seconds, then everything heals. Default: 1,000 seeds, TEST_RING=night: 50,000.
+ * faults come for five seconds, then everything heals. Default: 1,000 seeds, TEST_RING=night: 100,000.
  * TEST_TIMEOUT: 1800
  */
 #include "config.h"
@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     sim_args_t               args      = {.first = 1};
     uint64_t                 seed, adopted = 0;
 
-    args.seeds = ((ring != NULL) && (strcmp(ring, "night") == 0)) ? 50000 : 1000;
+    args.seeds = ((ring != NULL) && (strcmp(ring, "night") == 0)) ? 100000 : 1000;
     if (!sim_args_take(&args, argc, argv, "sim_view", nothing, 1)) {
         return 2;
     }
