@@ -275,7 +275,11 @@ void kvcl_link_anew(kvcl_peer_t *peer, const void *address, size_t len)
 static void try_at(kvcl_peer_t *peer, const void *address, size_t len)
 {
     kvcl_assert_locked(peer->ctx);
-    if ((peer->state != KVCL_PEER_CONNECTING) || (peer->relink == NULL) || !kvcl_link_is_news(peer, address, len)) {
+    if ((peer->state != KVCL_PEER_CONNECTING) || !kvcl_link_is_news(peer, address, len)) {
+        return;
+    }
+    if (peer->relink == NULL) { /* its first handshake */
+        kvcl_link_anew(peer, address, len);
         return;
     }
     if (kvcl_link_take_address(peer, address, len) != KVCL_OK) {

@@ -1,6 +1,7 @@
 /*
  * Kills in the middle of joining: of the process that joins, of the member through which it joins, of the leader
- * (procs.h). The others go on, the slot is free again, and the process joins by another member or gets an error.
+ * (procs.h). The others go on, the slot is free again, and the process joins by another member or gets an error. Over
+ * shared memory also beside a rank that is deaf, as a kill may leave it.
  *   join_kills RANKS   prints "ok NAME" for each case; exit 1 if one failed. TEST_SEED; TEST_KILLS: of each case.
  */
 #include "procs.h"
@@ -9,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,9 +117,24 @@ static bool case_member(const char *name, bool leader)
     return finish(name, right, ": ");
 }
 
+/* What a kill may leave: a rank that is deaf. A process that joins is given its address before it has another queue. */
+static bool case_deaf(void)
+{
+    bool right = start(size + 1) && all_do(TALK);
+    int  proc;
+
+    right = right && ((one_does(in_slot[size - 1], HOLE, 0) == KVCL_OK) || fail("no queue is found", size - 1));
+    if (right) {
+        proc  = join_at(shared->procs[in_slot[1]].address, NO_RANK);
+        right = has_joined(proc) && all_work();
+    }
+    return finish("a process joins beside a rank that is deaf", right, ": ");
+}
+
 int main(int argc, char **argv)
 {
     const char *text = getenv("TEST_SEED"), *n = getenv("TEST_KILLS");
+    const char *path = getenv("KVCL_PATH");
     bool       right;
 
     if (!open_shared((argc > 1) ? atoi(argv[1]) : 4) || (size < 3) || (size > SLOTS - 2)) {
@@ -131,5 +148,8 @@ int main(int argc, char **argv)
     right = case_joiner();
     right = case_member("the member that lets a process in is killed meanwhile", false) && right;
     right = case_member("the leader is killed while a process joins", true) && right;
+    if ((path == NULL) || (strcmp(path, "tcp") != 0)) {
+        right = case_deaf() && right;
+    }
     return right ? 0 : 1;
 }

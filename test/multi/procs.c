@@ -3,6 +3,7 @@
  */
 #include "start_ranks.h" /* before the globals, whose names its parameters have */
 #include "process_sizes.h"
+#include "hole.h"
 #include "procs.h"
 
 #include <signal.h>
@@ -154,6 +155,8 @@ static kvcl_status_t do_task(kvcl_comm_h world, proc_t *proc)
     case ACTIVATE:
     case SYNC:
         return change(world, proc);
+    case HOLE:
+        return (make_holes() > 0) ? KVCL_OK : KVCL_ERR_NOT_FOUND;
     case SIZES:
         measure(proc->sizes);
         return KVCL_OK;

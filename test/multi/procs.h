@@ -16,7 +16,7 @@
 
 enum { SLOTS = 8, PROCS = 512, EVENTS = 256, LONG_S = 60, NO_RANK = -1 };
 
-typedef enum { NOTHING, BARRIER, TALK, AGREE, SIZES, ACTIVATE, SYNC, END } what_t;
+typedef enum { NOTHING, BARRIER, TALK, AGREE, SIZES, ACTIVATE, SYNC, HOLE, END } what_t; /* HOLE: see hole.h */
 
 /* What a process does and is told. */
 typedef struct proc {

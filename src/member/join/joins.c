@@ -195,12 +195,17 @@ static bool is_wanted(const kvcl_member_room_t *room, uint32_t slot)
            ((rank->peer == NULL) || (rank->peer->state == KVCL_PEER_FAILED));
 }
 
-/* Was the link to that rank given up for another queue (link/heal.c), of this rank or of that one? */
+/* May that rank have another address by now? The link to it was given up for another queue (link/heal.c), of this rank
+ * or of that one; or this process joins, and does not reach it at the address that it was given. */
 static bool is_searched(const kvcl_member_room_t *room, uint32_t slot)
 {
     const kvcl_peer_t *peer = room->ranks[slot].peer;
 
-    return (slot != room->me) && (peer != NULL) && peer->anew && (peer->relink != NULL);
+    if ((slot == room->me) || (peer == NULL) || (peer->state != KVCL_PEER_CONNECTING)) {
+        return false;
+    }
+    return (peer->anew && (peer->relink != NULL)) ||
+           (room->joining && (room->views.state == KVCL_VIEWS_JOINING) && kvcl_rankset_has(&room->members, slot));
 }
 
 static void on_is(kvcl_member_room_t *room, const kvcl_msg_join_t *in, const void *data, size_t len)

@@ -17,7 +17,8 @@
  *
  * So each member has met it before a view has it. It begins when all members of its view are in that view: then each of
  * them knows what its messages are. Members that have not met each other, as two that join at once, ask others for the
- * address: WHO, answered by IS. So do two ranks that have both got another queue (link/heal.c).
+ * address: WHO, answered by IS. So do two ranks that have both got another queue (link/heal.c), and a process that
+ * joins while a member gets one.
  *
  * Of two processes that join in one slot the one with the lower incarnation stays. A slot's next process waits beside
  * the present one (kvcl_member_rank_t.next) until a view has it. All under the engine lock.
