@@ -15,11 +15,23 @@ from test_engines import Engine, Pool, config, names, slots, until
 
 
 @pytest.fixture
-def server(home):  # noqa: F811
-    one = Server(home)
-    yield one
-    if one.process.poll() is None:
-        one.end(signal.SIGKILL)
+def serve(home):  # noqa: F811
+    """Starts servers, which end with the test, also if it fails."""
+    started = []
+
+    def start(*options):
+        started.append(Server(home, *options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def server(serve):
+    return serve()
 
 
 def chunks(n, size=BLOCK):
@@ -47,7 +59,7 @@ def test_lmcache(server, monkeypatch):
     other.client.close()
 
 
-def test_a_server_that_dies_costs_misses_and_is_found_again(server, home, monkeypatch, caplog):  # noqa: F811
+def test_a_server_that_dies_costs_misses_and_is_found_again(server, serve, monkeypatch, caplog):
     monkeypatch.setattr(_job, "AGAIN", (0.01,))
     caplog.set_level(logging.INFO, "kvcl")
     engine = Engine(store=server.file, block=BLOCK, timeout=2)
@@ -57,20 +69,19 @@ def test_a_server_that_dies_costs_misses_and_is_found_again(server, home, monkey
     assert engine("get", names(2), out) == (True, "", [False, False])
     assert engine("set", names(2), values)[0] is False
     until(lambda: not engine.client._job.is_open)
-    again = Server(home)
+    serve()
     until(lambda: engine.client._job.is_open)
     assert engine("exists", names(2)) == (True, "", [False, False])
     assert engine("set", names(2), values) == (True, "", [True, True])
     assert engine("get", names(2), out) == (True, "", [True, True]) and out == values
     assert sum("the store is lost" in one.getMessage() for one in caplog.records) == 1
     engine.client.close()
-    again.end()
 
 
 @pytest.mark.parametrize("layout", ["layer_first", "page_first_direct"])
-def test_sglang(home, layout):  # noqa: F811
+def test_sglang(serve, layout):
     pool = Pool(layout)
-    server = Server(home, "--block", str(pool.page_bytes))
+    server = serve("--block", str(pool.page_bytes))
     extra = {"kvcl": {"store": server.file}}
     one, other = (sglang.Storage(config(extra_config=extra)) for _ in range(2))
     keys = [f"{i:064x}" for i in range(3)]
@@ -89,7 +100,6 @@ def test_sglang(home, layout):  # noqa: F811
         third.close()
     one.close()
     other.close()
-    server.end()
 
 
 def test_mooncake_and_options(server, monkeypatch):
