@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import subprocess
 import sys
 
 import pytest
@@ -148,6 +149,11 @@ def test_without_a_store_calls_return_errors(monkeypatch):
             one.setup("host", "", 1 << 20, **more)
     assert one.setup({"local_hostname": "h", "global_segment_size": 1 << 20, "device_name": "mlx5_0",
                       "master_server_address": "x:1", "enable_ssd_offload": False}) == 0
+    for off in ("False", "0", "", "none"):  # a dict may have strings alone
+        assert one.setup({"global_segment_size": str(1 << 20), "enable_ssd_offload": off}) == 0
+    with pytest.raises(ValueError, match="tenant_id is not offered"):  # a TypeError would mean that a dict is not
+        one.setup({"global_segment_size": str(1 << 20), "tenant_id": "a"})
+    assert one.setup({"global_segment_size": str(1 << 20)}) == 0
     assert one.put("a", bytes(9000)) == 0 and one.get("a") == bytes(9000)  # the first value gives the size of blocks
     one.close()
 
@@ -164,3 +170,19 @@ def test_install_answers_for_mooncake_store(monkeypatch):
     monkeypatch.delitem(sys.modules, "mooncake")
     monkeypatch.delitem(sys.modules, "mooncake.store")
     monkeypatch.delitem(sys.modules, "mooncake.engine")
+
+
+def test_a_folder_gives_the_package(tmp_path):
+    folder = tmp_path / "folder"
+    made = [sys.executable, "-m", "kvcl.compat.mooncake"]
+    subprocess.run([*made, str(folder)], check=True, capture_output=True)
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    names = subprocess.run([sys.executable, "-c", """
+import mooncake.store
+from mooncake.engine import TransferEngine
+print(mooncake.store.MooncakeDistributedStore.__module__, TransferEngine.__module__)"""],
+                           check=True, capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=path)).stdout
+    assert names.split() == ["kvcl.compat.mooncake", "kvcl.compat.mooncake_engine"]
+    for wrong in ([], ["--help"], ["a", "b"]):
+        done = subprocess.run([*made, *wrong], capture_output=True, text=True)
+        assert done.returncode == 1 and "usage:" in done.stderr

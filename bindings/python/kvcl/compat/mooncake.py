@@ -2,7 +2,10 @@
 
     from kvcl.compat.mooncake import MooncakeDistributedStore, ReplicateConfig
 
-or, before the program imports mooncake.store itself, `kvcl.compat.mooncake.install()`.
+or, before the program imports mooncake.store itself, `kvcl.compat.mooncake.install()`. Programs of several processes,
+such as vLLM with LMCache, find it by a folder in PYTHONPATH:
+
+    python -m kvcl.compat.mooncake FOLDER
 
 setup()'s global_segment_size is the pool of this process. The servers that it names are not used, since KVCL's store
 has no master: KVCL_RENDEZVOUS, KVCL_SIZE and the options of contrib/doc/engines, as a JSON object in MOONCAKE_KVCL, say
@@ -27,6 +30,13 @@ from ._tensors import FAILED, INVALID, NOT_FOUND, OK, Tensors
 
 WHO = "kvcl.compat.mooncake"
 SERVERS = ("device_name", "master_server_address")  # other names of rdma_devices and master_server_addr
+OFF = ("", "0", "false", "none")  # values of an option of setup() that ask for nothing
+PACKAGE = '''"""mooncake.store and mooncake.engine over KVCL. Made by python -m kvcl.compat.mooncake."""
+
+from kvcl.compat.mooncake import install
+
+install()
+'''
 
 
 class SoftPinAction(enum.Enum):
@@ -123,11 +133,16 @@ class MooncakeDistributedStore(Tensors):
               local_buffer_size: Any = 16 << 20, protocol: str = "tcp", rdma_devices: str = "",
               master_server_addr: str = "", engine: Any = None, **more: Any) -> int:
         """Open the store. 0, also if it opens later; negative: a size that is none; ValueError: MOONCAKE_KVCL has a
-        wrong option; TypeError: what is asked for is not offered, such as a tenant_id (option salt)."""
+        wrong option; TypeError: what is asked for is not offered, such as a tenant_id (option salt). The arguments may
+        be one dict, whose values may all be strings; then ValueError too: programs take a TypeError for a setup()
+        without a dict, and call it without the option."""
         if isinstance(local_hostname, dict):
-            return self.setup(**local_hostname)
+            try:
+                return self.setup(**local_hostname)
+            except TypeError as error:
+                raise ValueError(str(error)) from None
         for name, value in more.items():
-            if name not in SERVERS and value:
+            if name not in SERVERS and str(value).lower() not in OFF:
                 raise TypeError(f"{WHO}: setup: {name} is not offered")
         self.close()
         given = _given()
@@ -403,3 +418,19 @@ def install() -> None:
     package.store, package.engine = sys.modules[__name__], mooncake_engine
     sys.modules["mooncake"], sys.modules["mooncake.store"] = package, sys.modules[__name__]
     sys.modules["mooncake.engine"] = mooncake_engine
+
+
+def main() -> None:
+    """Make the folder."""
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit("usage: python -m kvcl.compat.mooncake FOLDER\n"
+                 "Makes FOLDER/mooncake, a package whose store and engine are KVCL's: put FOLDER into PYTHONPATH.")
+    package = os.path.join(sys.argv[1], "mooncake")
+    os.makedirs(package, exist_ok=True)
+    with open(os.path.join(package, "__init__.py"), "w", encoding="ascii") as file:
+        file.write(PACKAGE)
+    print(f"mooncake.store and mooncake.engine are KVCL's with PYTHONPATH={os.path.abspath(sys.argv[1])}")
+
+
+if __name__ == "__main__":
+    main()

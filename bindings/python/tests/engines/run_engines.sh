@@ -15,7 +15,8 @@
 # sglang  SGLang's engine: pages return after a flush
 # disagg  SGLang's transfer classes between processes: bytes, errors, killed ranks (sglang_disagg.py)
 # apart   whole engines of SGLang, prefill and decode apart: what they generate, and a killed one of each (sglang_pd.py)
-# mooncake  over kvcl.compat.mooncake: SGLang's backend mooncake_store, by its own test, and Mooncake's own Python tests
+# mooncake  over kvcl.compat.mooncake: SGLang's backend mooncake_store, by its own test; LMCache's connector for Mooncake
+#         (lmcache_mooncake.py); and Mooncake's own Python tests
 # bench   `lmcache bench l2` beside fs_native, on FOLDER of TEST_SHM (default /dev/shm), and beside a client that stores
 #         nothing: what LMCache itself takes
 # time    128 pages of 1 MiB beside SGLang's file backend, on the same folder
@@ -107,8 +108,26 @@ sglang_mooncake() {
   fi
 }
 
+lmcache_mooncake() {
+  has mooncake "$E/python" lmcache torch || return
+  [ -e "$build/src/tools/kvcl_serve" ] || { skip "mooncake: kvcl_serve was not built"; return; }
+  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  "$E/python" -m kvcl.compat.mooncake "$tmp/switch" >/dev/null # the package that LMCache imports
+  PYTHONPATH=$tmp:$tmp/switch KVCL_SECRET_FILE=$tmp/secret TEST_KVCL_SERVE=$build/src/tools/kvcl_serve \
+    timeout -k 10 3600 "$E/python" "$here/tests/engines/lmcache_mooncake.py" >lmcache.log 2>lmcache.err
+  rc=$?
+  grep '^FAIL' lmcache.log
+  if [ $rc = 0 ] && ! grep -q '^FAIL' lmcache.log && grep -q '^ok' lmcache.log; then
+    ok "LMCache's connector for Mooncake: $(grep -c '^ok' lmcache.log) checks"
+  else
+    grep -v ' INFO' lmcache.err | tail -n 30
+    no "LMCache's connector for Mooncake"
+  fi
+}
+
 part_mooncake() {
   sglang_mooncake
+  lmcache_mooncake
   has mooncake "$E/python" torch || return
   [ -d "${TEST_MOONCAKE-}/mooncake-wheel/tests" ] ||
     { skip "mooncake: TEST_MOONCAKE names no checkout of kvcache-ai/Mooncake"; return; }
