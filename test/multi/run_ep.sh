@@ -6,13 +6,9 @@
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/secret.sh"
 passed=0 failed=0
 ring=${TEST_RING:-gate}
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-export KVCL_SECRET_FILE="$tmp/secret"
 
 # check NAME COMMAND...: each line "ok ..." counts, any other failure counts once.
 check() {

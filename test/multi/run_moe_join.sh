@@ -4,13 +4,10 @@
 #   night  then also rank 0, through the one that has joined
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
-tmp=$(mktemp -d)
+. "$(dirname "$0")/secret.sh"
 pids=
 trap 'for pid in $pids; do kill "$pid" 2>/dev/null || :; done; rm -rf "$tmp"' EXIT
 passed=0 failed=0
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-export KVCL_SECRET_FILE="$tmp/secret"
 
 fail() {
   echo "FAIL: $*"

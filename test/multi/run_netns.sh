@@ -13,7 +13,7 @@ for tool in ip unshare; do
   command -v $tool >/dev/null || skip "no $tool (Debian: iproute2, util-linux)"
 done
 
-tmp=$(mktemp -d)
+. "$(dirname "$0")/secret.sh"
 hosts=
 pids=
 cleanup() {
@@ -53,11 +53,8 @@ for host in $h1 $h2; do
 done
 ip netns exec $h1 unshare --uts --ipc true 2>"$tmp/err" || skip "$(cat "$tmp/err")"
 
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-KVCL_NET=kvcl0 KVCL_RENDEZVOUS=tcp://192.168.77.1:7777 KVCL_SECRET_FILE=$tmp/secret KVCL_SIZE=4
-KVCL_BOOT_TIMEOUT=60s
-export KVCL_NET KVCL_RENDEZVOUS KVCL_SECRET_FILE KVCL_SIZE KVCL_BOOT_TIMEOUT
+KVCL_NET=kvcl0 KVCL_RENDEZVOUS=tcp://192.168.77.1:7777 KVCL_SIZE=4 KVCL_BOOT_TIMEOUT=60s
+export KVCL_NET KVCL_RENDEZVOUS KVCL_SIZE KVCL_BOOT_TIMEOUT
 
 # The ranks of a host share its IPC namespace, without which UCX maps nothing.
 r=0

@@ -7,8 +7,7 @@
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/secret.sh"
 passed=0 failed=0
 
 # check NAME COMMAND...: each line "ok ..." counts, any other failure counts once.
@@ -26,10 +25,9 @@ check() {
   fi
 }
 
-head -c 32 /dev/urandom >"$tmp/secret"
 head -c 32 /dev/urandom >"$tmp/secret.other"
-chmod 600 "$tmp/secret" "$tmp/secret.other"
-export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+chmod 600 "$tmp/secret.other"
+export KVCL_NET=lo
 cases="shm/4 tcp/3"
 if [ "${TEST_RING:-gate}" != gate ]; then
   cases="$cases shm/6 tcp/6"

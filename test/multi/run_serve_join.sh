@@ -4,7 +4,7 @@
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 serve=$top_builddir/src/tools/kvcl_serve
-tmp=$(mktemp -d)
+. "$top_srcdir/test/multi/secret.sh"
 pids=
 cleanup() {
   # shellcheck disable=SC2086
@@ -32,10 +32,8 @@ here() {
   done
 }
 
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
 unset KVCL_RANK KVCL_SIZE KVCL_BOOT
-export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo KVCL_LOG=info
+export KVCL_NET=lo KVCL_LOG=info
 . "$top_srcdir/test/multi/ports.sh"
 next_port
 KVCL_VIEWS=yes KVCL_SLOTS=2 KVCL_JOIN_AT=127.0.0.1:0 KVCL_RENDEZVOUS=tcp://127.0.0.1:$port KVCL_SIZE=1 KVCL_RANK=0 \

@@ -4,7 +4,7 @@
 set -eu
 : "${top_builddir:?}" "${top_srcdir:?}"
 serve=$top_builddir/src/tools/kvcl_serve top=$top_builddir/src/tools/kvcl_top
-tmp=$(mktemp -d)
+. "$top_srcdir/test/multi/secret.sh"
 pids=
 cleanup() {
   # shellcheck disable=SC2086
@@ -30,10 +30,8 @@ says() {
   passed=$((passed + 1))
 }
 
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
 unset KVCL_RANK KVCL_SIZE KVCL_BOOT
-export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo KVCL_LOG=info KVCL_DEAD=60s
+export KVCL_NET=lo KVCL_LOG=info KVCL_DEAD=60s
 . "$top_srcdir/test/multi/ports.sh"
 next_port
 rendezvous=$port

@@ -26,10 +26,8 @@ run 1 auto
 unset KVCL_COPY KVCL_COPY_LARGE
 
 # A holder is killed.
-KVCL_SECRET_FILE=$(mktemp)
-trap 'rm -rf "$KVCL_SECRET_FILE" "$runs"' EXIT
-head -c 32 /dev/urandom >"$KVCL_SECRET_FILE"
-export KVCL_SECRET_FILE
+. "$(dirname "$0")/secret.sh"
+trap 'rm -rf "$tmp" "$runs"' EXIT
 for path in auto tcp; do
   echo "-- KVCL_PATH=$path"
   KVCL_PATH=$path KVCL_NET=lo timeout -k 10 120 "$top_builddir/test/multi/values_death" 4

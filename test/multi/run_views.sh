@@ -7,8 +7,7 @@
 set -eu
 : "${top_builddir:?}"
 tests=$top_builddir/test/multi
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/secret.sh"
 passed=0 failed=0
 
 # check NAME COMMAND...: each line "ok ..." counts, any other failure counts once.
@@ -26,9 +25,7 @@ check() {
   fi
 }
 
-head -c 32 /dev/urandom >"$tmp/secret"
-chmod 600 "$tmp/secret"
-export KVCL_SECRET_FILE="$tmp/secret" KVCL_NET=lo
+export KVCL_NET=lo
 cases="shm/3 tcp/4"
 [ "${TEST_RING:-gate}" = gate ] || cases="$cases shm/2 shm/8 tcp/2 tcp/8"
 for case in $cases; do

@@ -1,5 +1,5 @@
-# Sourced by tests whose program makes its own ranks: $tmp is a folder that is removed at the end, and has the secret of
-# a job.
+# Sourced by tests of jobs that no launcher starts: $tmp is a folder that has the secret of a job, and is removed at the
+# end. A script that sets another trap removes it there.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 head -c 32 /dev/urandom >"$tmp/secret"

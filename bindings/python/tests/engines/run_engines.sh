@@ -80,6 +80,11 @@ model() {
   model=${TEST_MODEL:-$tmp/model}
 }
 
+# new_secret: $tmp/secret is the secret of a new job.
+new_secret() {
+  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$tmp/secret")
+}
+
 plugin() {  # plugin OPTIONS
   printf '{"type":"native_plugin","module_path":"kvcl.lmcache","class_name":"Client","adapter_params":%s}' "$1"
 }
@@ -131,7 +136,7 @@ part_mooncake() {
   has mooncake "$E/python" torch || return
   [ -d "${TEST_MOONCAKE-}/mooncake-wheel/tests" ] ||
     { skip "mooncake: TEST_MOONCAKE names no checkout of kvcache-ai/Mooncake"; return; }
-  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  new_secret
   if KVCL_SECRET_FILE=$tmp/secret timeout -k 10 900 "$E/python" "$here/tests/engines/mooncake_tests.py" \
     "$TEST_MOONCAKE" >mooncake.log 2>&1; then
     grep 'do not apply' mooncake.log
@@ -314,7 +319,7 @@ part_lost() {
   [ -e "$build/src/tools/kvcl_serve" ] || { skip "lost: kvcl_serve was not built"; return; }
   model lost || return
   port=$(ports)
-  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  new_secret
   export KVCL_SECRET_FILE="$tmp/secret"
   if lost_steps; then
     ok "vLLM over LMCache: a killed kvcl_serve costs misses, and the next one is used"
@@ -370,7 +375,7 @@ part_sglang() {
 
 part_disagg() {
   has disagg "$S/python" sglang || return
-  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  new_secret
   KVCL_SECRET_FILE=$tmp/secret sglang_path "$S/python" "$here/tests/engines/sglang_disagg.py" >disagg.log 2>disagg.err
   rc=$?
   grep -E '^(FAIL|noticed)' disagg.log
@@ -385,7 +390,7 @@ part_disagg() {
 part_apart() {
   has apart "$S/python" sglang || return
   model apart || return
-  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  new_secret
   "$S/python" -m kvcl.sglang_plugin "$tmp" >/dev/null # an entry point in a folder of PYTHONPATH
   KVCL_SECRET_FILE=$tmp/secret sglang_path "$S/python" "$here/tests/engines/sglang_pd.py" "$model" >apart.log 2>&1
   rc=$?
