@@ -7,10 +7,9 @@
 #ifndef KVCL_TEST_SCHED_SCENE_H
 #define KVCL_TEST_SCHED_SCENE_H
 
+#include "test_base.h"
 #include <kvcl/kvcl_sched.h>
 
-#include <check.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { SCENE_INSTS = 16, SCENE_HOLDS = 64 };
@@ -84,17 +83,6 @@ static inline uint32_t scene_decide(scene_t *scene)
 static inline void scene_near(double is, double should)
 {
     ck_assert_msg((is >= should - 1e-6) && (is <= should + 1e-6), "%g instead of %g", is, should);
-}
-
-static inline int scene_run(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    int     failed;
-
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return (failed == 0) ? 0 : 1;
 }
 
 #endif

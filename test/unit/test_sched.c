@@ -347,5 +347,5 @@ int main(void)
     tcase_add_test(tcase, ties_go_to_the_instance_with_less_work_of_late);
     tcase_add_test(tcase, decode_goes_where_there_is_room_then_by_load_then_by_distance);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }

@@ -324,5 +324,5 @@ int main(void)
     tcase_add_test(tcase, requests_of_a_decode_instance_that_has_gone_are_placed_again);
     tcase_add_test(tcase, requests_that_prefill_elsewhere_outlive_their_decode_instance);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }

@@ -269,5 +269,5 @@ int main(void)
     tcase_add_test(tcase, what_is_not_popular_busy_or_refused_is_not_copied);
     tcase_add_test(tcase, two_senders_feed_four);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }

@@ -288,5 +288,5 @@ int main(void)
     tcase_add_test(tcase, a_copy_pays_for_its_room);
     tcase_add_test(tcase, no_block_and_instance_is_better);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }

@@ -199,5 +199,5 @@ int main(void)
     tcase_add_test(tcase, a_bad_file_is_refused_with_its_line_and_column);
     tcase_add_test(tcase, a_missing_file_names_where_it_was_looked_for);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }

@@ -147,5 +147,5 @@ int main(void)
     tcase_add_test(tcase, preble_exploits_more_than_half_and_balances);
     tcase_add_test(tcase, decode_in_turn_at_random_and_at_the_same_instance);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }

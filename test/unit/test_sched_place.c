@@ -198,5 +198,5 @@ int main(void)
     tcase_add_test(tcase, sessions_stay_and_bounded_load_moves_them);
     tcase_add_test(tcase, global_is_algorithm_1);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }

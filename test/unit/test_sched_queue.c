@@ -120,5 +120,5 @@ int main(void)
     tcase_add_test(tcase, only_a_bounded_prediction_refuses);
     tcase_add_test(tcase, bad_numbers_are_refused);
     suite_add_tcase(suite, tcase);
-    return scene_run(suite);
+    return test_run(suite);
 }
