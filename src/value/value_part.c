@@ -81,13 +81,17 @@ static run_t *make_run(kvcl_store_h store, uint32_t rank, uint32_t n)
 static kvcl_status_t list_local(const kvcl_value_put_t *put, run_t *run)
 {
     kvcl_xfer_params_t p = {.size = sizeof(p), .timeout_ns = time_left(put), .tenant = put->tenant};
+    kvcl_status_t      status;
     uint32_t           i;
 
     for (i = 0; i < run->n; ++i) {
         run->slots[i] = i;
     }
     run->local = true;
-    return kvcl_chain_start(put->store->value_pool, run->recs, run->slots, run->n, put->copies, NULL, &p, &run->req);
+    kvcl_lock(put->store->ctx);
+    status = kvcl_chain_start(put->store->value_pool, run->recs, run->slots, run->n, put->copies, NULL, &p, &run->req);
+    kvcl_unlock(put->store->ctx);
+    return status;
 }
 
 static void on_copied(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, size_t len)
@@ -171,9 +175,8 @@ static void remove_local(run_t *run)
 /* No lock. Wait for the local request, which has a deadline. */
 static kvcl_status_t wait_local(run_t *run)
 {
-    kvcl_status_t status;
+    kvcl_status_t status = kvcl_req_wait(run->req, KVCL_WAIT_FOREVER);
 
-    status = kvcl_req_wait(run->req, KVCL_WAIT_FOREVER);
     run->req = NULL;
     return status;
 }

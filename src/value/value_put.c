@@ -69,13 +69,13 @@ static kvcl_status_t fill_new(kvcl_value_work_t *work)
     return KVCL_OK;
 }
 
-/* Publish what fill_new filled; returns how many. */
+/* Lock held. Publish what fill_new filled; returns how many. */
 static size_t publish_new(kvcl_value_work_t *work)
 {
     kvcl_store_h store = work->put.store;
-    size_t       n, i;
+    size_t       i;
 
-    kvcl_lock(store->ctx);
+    kvcl_assert_locked(store->ctx);
     for (i = 0; i < work->n_new; ++i) {
         if (work->instead) {
             (void)kvcl_discard_key(store, &work->recs[i].key); /* a block that was published here since */
@@ -83,9 +83,7 @@ static size_t publish_new(kvcl_value_work_t *work)
             kvcl_value_withdraw(store, &work->recs[i].key);
         }
     }
-    n = kvcl_value_publish(&work->put, work->slots, work->n_new, work->recs, work->item);
-    kvcl_unlock(store->ctx);
-    return n;
+    return kvcl_value_publish(&work->put, work->slots, work->n_new, work->recs, work->item);
 }
 
 static void set_copies(const kvcl_value_work_t *work, uint8_t *copies)
@@ -129,28 +127,35 @@ static uint64_t bytes_new(const kvcl_value_work_t *work)
     return bytes;
 }
 
-/* List the blocks under the values' own keys, and have them copied. If other ranks are to have copies, parts stay
- * pinned until these have the heads: a copy of a head must not evict the parts that it names. */
-static kvcl_status_t list_new(kvcl_value_work_t *work, size_t n, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
+/* Publish and list the blocks under the values' own keys, and have them copied. If other ranks are to have copies,
+ * parts stay pinned until these have the heads: a copy of a head must not evict the parts that it names. */
+static kvcl_status_t list_new(kvcl_value_work_t *work, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
-    kvcl_owner_t        *pool  = work->put.store->value_pool;
+    kvcl_store_h        store  = work->put.store;
     kvcl_xfer_params_t  inner  = *p;
     const kvcl_timing_t timing = {.bytes = bytes_new(work)};
-    kvcl_status_t       status;
-    kvcl_req_h          req;
+    const bool          waits  = (work->put.copies > 1) && !kvcl_list_is_empty(&work->put.kept);
+    kvcl_status_t       status = KVCL_OK;
+    kvcl_req_h          req    = NULL;
+    size_t              n;
 
-    if ((work->put.copies == 1) || kvcl_list_is_empty(&work->put.kept)) {
-        return kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, &timing, p, req_p);
+    if (waits) {
+        inner.cb     = NULL;
+        inner.cb_arg = NULL;
+        inner.queue  = NULL;
     }
-    inner.cb     = NULL;
-    inner.cb_arg = NULL;
-    inner.queue  = NULL;
-    status       = kvcl_chain_start(pool, work->recs, work->item, n, work->put.copies, NULL, &inner, &req);
-    if (status != KVCL_OK) {
+    kvcl_lock(store->ctx);
+    n = publish_new(work);
+    if (n != 0) {
+        status = kvcl_chain_start(store->value_pool, work->recs, work->item, n, work->put.copies,
+                                  waits ? NULL : &timing, &inner, waits ? &req : req_p);
+    }
+    kvcl_unlock(store->ctx);
+    if ((status != KVCL_OK) || ((n != 0) && !waits)) {
         return status;
     }
-    status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* it has its deadline */
-    return kvcl_req_instant(work->put.store->ctx, status, (status == KVCL_OK) ? timing.bytes : 0, p, req_p);
+    status = (n != 0) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : KVCL_OK; /* it has its deadline */
+    return kvcl_req_instant(store->ctx, status, (status == KVCL_OK) ? timing.bytes : 0, p, req_p);
 }
 
 static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, const kvcl_xfer_params_t *params,
@@ -160,7 +165,7 @@ static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, co
     bool               filled = false;
     kvcl_sentence_t    why    = {0};
     kvcl_status_t      status;
-    size_t             n, i;
+    size_t             i;
 
     kvcl_value_check_pool(work);
     kvcl_value_read_before(work, keys);
@@ -187,14 +192,13 @@ static kvcl_status_t put_all(kvcl_value_work_t *work, const kvcl_key_t *keys, co
         kvcl_sentence_free(&why);
         return status;
     }
-    n = publish_new(work);
     for (i = 0; (p.status != NULL) && (i < work->n); ++i) {
         p.status[i] = KVCL_OK;
     }
     p.status     = NULL;
     p.timeout_ns = kvcl_deadline_left(work->put.deadline_ns) + 1;
     set_copies(work, p.copies);
-    status = list_new(work, n, &p, req_p);
+    status = list_new(work, &p, req_p);
     if (status != KVCL_OK) {
         kvcl_sentence_keep(&why);
     }

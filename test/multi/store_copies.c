@@ -5,6 +5,9 @@
 #include "store_test.h"
 #include <kvcl/kvcl_store_admin.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 enum { KEYS = 40 };
 
 static uint64_t put_flags; /* of all puts */
@@ -210,6 +213,91 @@ void test_copies_counted(world_t *w)
             fill(cache, 0, &own);
             CHECK(w, DO(kvcl_store_put(store, &own, 1, cache, (const uint32_t[]){0}, NULL, &req)) == KVCL_OK, "put");
         }
+    }
+    sync_all(w);
+    close_with(w, store);
+    kvcl_cache_destroy(cache);
+}
+
+/* ---- two threads of a rank, whose pool has room for one put only ---- */
+
+typedef struct rival {
+    kvcl_store_h store;
+    kvcl_cache_h cache;
+    _Atomic bool stop;
+    unsigned     n, put; /* puts in all; of them, those that were put */
+} rival_t;
+
+/* Puts that evict all that is not pinned. They fail while the other thread's blocks are filled, or pinned. */
+static void *evict_all(void *arg)
+{
+    rival_t    *rival = arg;
+    kvcl_key_t keys[KEYS];
+    uint32_t   ids[KEYS], i;
+    kvcl_req_h req;
+
+    for (rival->n = 0; !atomic_load(&rival->stop); ++rival->n) {
+        for (i = 0; i < KEYS; ++i) {
+            keys[i] = key_of("rival", rival->n, i);
+            ids[i]  = KEYS + i;
+        }
+        rival->put += (DO(kvcl_store_put(rival->store, keys, KEYS, rival->cache, ids, NULL, &req)) == KVCL_OK) ? 1 : 0;
+    }
+    return NULL;
+}
+
+/* The same as put_mine, of values of one block each. */
+static void put_values(world_t *w, kvcl_store_h store, const char *what, unsigned replicas, unsigned expected)
+{
+    static uint8_t     bytes[BLOCK];
+    kvcl_extent_t      extent = {.addr = bytes, .bytes = sizeof(bytes)};
+    kvcl_xfer_params_t p      = KVCL_XFER_PARAMS_INIT;
+    kvcl_value_t       values[KEYS];
+    kvcl_key_t         keys[KEYS];
+    uint8_t            copies[KEYS];
+    uint32_t           i;
+    kvcl_req_h         req;
+
+    for (i = 0; i < KEYS; ++i) {
+        keys[i]   = key_of(what, (uint64_t)w->rank, i);
+        values[i] = (kvcl_value_t){.extents = &extent, .n_extents = 1};
+    }
+    p.flags    = put_flags;
+    p.replicas = replicas;
+    p.copies   = copies;
+    CHECK(w, DO(kvcl_store_put_values(store, keys, KEYS, values, &p, &req)) == KVCL_OK, "put of values %s", what);
+    for (i = 0; i < KEYS; ++i) {
+        CHECK(w, copies[i] == expected, "value %s %u: %u copies, not %u", what, i, copies[i], expected);
+    }
+}
+
+/* No thread evicts the blocks of a put that another thread has published and whose copies are not counted yet. */
+void test_copies_threads(world_t *w)
+{
+    enum { ROUNDS = 1000 };
+    kvcl_cache_h cache = make_cache(w, "threads", 2 * KEYS, false);
+    kvcl_store_h store = open_with(w, 1, (w->rank == 0) ? KEYS + 4 : 64 * KEYS);
+    rival_t      rival = {.store = store, .cache = cache};
+    char         what[32];
+    pthread_t    thread;
+    unsigned     round;
+
+    sync_all(w);
+    if (w->rank == 0) {
+        put_flags = KVCL_PUT_WAIT;
+        CHECK(w, pthread_create(&thread, NULL, evict_all, &rival) == 0, "a thread");
+        for (round = 0; round < ROUNDS; ++round) {
+            snprintf(what, sizeof(what), "threads%u", round);
+            if (round % 2 == 0) {
+                put_mine(w, store, cache, what, 2, wanted(w, 2));
+            } else {
+                put_values(w, store, what, 2, wanted(w, 2));
+            }
+        }
+        atomic_store(&rival.stop, true);
+        pthread_join(thread, NULL);
+        put_flags = 0;
+        CHECK(w, rival.put != 0, "none of %u puts of the other thread succeeded", rival.n);
     }
     sync_all(w);
     close_with(w, store);

@@ -43,6 +43,7 @@ void test_hostile(world_t *w);
 void test_copies(world_t *w);
 void test_copies_full(world_t *w);
 void test_copies_counted(world_t *w);
+void test_copies_threads(world_t *w);
 void test_copies_stay(world_t *w);
 void test_put_unlisted(world_t *w);
 void test_copies_short(world_t *w);

@@ -286,21 +286,13 @@ kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs,
                                unsigned copies, const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p)
 {
-    kvcl_context_h ctx = pool->store->ctx;
-    kvcl_chain_t   *chain;
-    kvcl_status_t  status;
+    kvcl_chain_t  *chain;
+    kvcl_status_t status;
 
-    if (n == 0) {
-        if (timing != NULL) {
-            kvcl_timing_end(&ctx->latency, timing);
-        }
-        return kvcl_req_instant(ctx, KVCL_OK, 0, p, req_p);
-    }
-    kvcl_lock(ctx);
+    kvcl_assert_locked(pool->store->ctx);
     status = kvcl_chain_open(pool, NULL, n, copies, timing, p, req_p, &chain);
     if (status == KVCL_OK) {
         kvcl_chain_filled(chain, recs, item, n, KVCL_OK);
     }
-    kvcl_unlock(ctx);
     return status;
 }

@@ -16,8 +16,9 @@ typedef struct kvcl_chain_fill {
     kvcl_chain_early_t *early; /* taken by kvcl_stays_take(), or NULL; the chain's once it is open */
 } kvcl_chain_fill_t;
 
-/** No lock. Lists blocks of a class of the local pool, and requests copies - 1 more of each from other ranks. item[i]:
- * the index of recs[i] in the caller's p->copies. timing: of the call that this request ends, or NULL: not timed. */
+/** Lock held since the blocks were published, or they are pinned: the chain pins them, and drops the lock meanwhile.
+ * Lists blocks of a class of the local pool, and requests copies - 1 more of each from other ranks. item[i]: the index
+ * of recs[i] in the caller's p->copies. timing: of the call that this request ends, or NULL: not timed. */
 kvcl_status_t kvcl_chain_start(kvcl_owner_t *pool, const kvcl_store_rec_t *recs, const uint32_t *item, size_t n,
                                unsigned copies, const kvcl_timing_t *timing, const kvcl_xfer_params_t *p,
                                kvcl_req_h *req_p) KVCL_MUST_CHECK;

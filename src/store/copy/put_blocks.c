@@ -107,11 +107,14 @@ static kvcl_status_t take_room(kvcl_put_work_t *work, const kvcl_xfer_params_t *
     return status;
 }
 
-/* No lock. Fill and publish the blocks. */
-static kvcl_status_t fill(kvcl_put_work_t *work, kvcl_put_out_t *out, const kvcl_xfer_params_t *p)
+/* No lock. Fill, publish and list the blocks. A chain counts copies, so it pins the blocks before another thread can
+ * evict them. */
+static kvcl_status_t put_now(kvcl_put_work_t *work, const kvcl_xfer_params_t *p, kvcl_req_h *req_p)
 {
     kvcl_context_h ctx    = work->pool->store->ctx;
     kvcl_status_t  status = kvcl_put_fill(work, 0, work->n_todo + work->n_held);
+    kvcl_put_out_t out;
+    bool           counts;
 
     if ((status == KVCL_OK) && work->instead) {
         status = kvcl_discard_all(work->pool->store, work->keys, work->n_todo, p->timeout_ns);
@@ -119,21 +122,25 @@ static kvcl_status_t fill(kvcl_put_work_t *work, kvcl_put_out_t *out, const kvcl
     kvcl_lock(ctx);
     if (status != KVCL_OK) {
         kvcl_put_abort(work);
-    } else {
-        kvcl_put_publish(work, out);
-        if (p->copies != NULL) {
-            kvcl_put_count(work, p->copies);
-        }
+        kvcl_unlock(ctx);
+        return status;
+    }
+    kvcl_put_publish(work, &out);
+    if (p->copies != NULL) {
+        kvcl_put_count(work, p->copies);
+    }
+    counts = (out.n != 0) && ((work->copies > 1) || (p->copies != NULL));
+    if (counts) {
+        status = kvcl_chain_start(work->pool, out.recs, out.items, out.n, work->copies, &work->timing, p, req_p);
     }
     kvcl_unlock(ctx);
-    return status;
+    return counts ? status : kvcl_publish_start(work->pool, out.recs, out.n, &work->timing, p, req_p);
 }
 
 static kvcl_status_t put_blocks(kvcl_put_work_t *work, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)
 {
     kvcl_xfer_params_t p = *params;
     kvcl_status_t      status;
-    kvcl_put_out_t     out;
     bool               later;
     size_t             i;
 
@@ -146,17 +153,7 @@ static kvcl_status_t put_blocks(kvcl_put_work_t *work, const kvcl_xfer_params_t 
         return status;
     }
     work->timing.bytes = work->n_todo * kvcl_owner_bytes(work->pool);
-    if (later) {
-        return kvcl_put_later(work, &p, req_p);
-    }
-    status = fill(work, &out, &p);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    if ((work->copies == 1) && (p.copies == NULL)) {
-        return kvcl_publish_start(work->pool, out.recs, out.n, &work->timing, &p, req_p);
-    }
-    return kvcl_chain_start(work->pool, out.recs, out.items, out.n, work->copies, &work->timing, &p, req_p);
+    return later ? kvcl_put_later(work, &p, req_p) : put_now(work, &p, req_p);
 }
 
 static kvcl_status_t put_check(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
