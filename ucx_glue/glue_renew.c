@@ -26,7 +26,7 @@ bool kvcl_glue_is_deaf(kvcl_xport_t *xport)
     return ucp_worker_arm(glue_of(xport)->am.worker) == UCS_ERR_BUSY;
 }
 
-/* Of g->am, which is a new one. */
+/* Open the worker of g->am, which has a context only, and the address with it. On failure it may be half open. */
 static kvcl_status_t open_queue(glue_t *g)
 {
     struct epoll_event event = {.events = EPOLLIN};

@@ -1,5 +1,5 @@
 /*
- * Another queue for messages (glue_renew.c), and what it needs of the other files.
+ * Another queue for messages (glue_renew.c), and the functions of other files that it calls.
  */
 #ifndef KVCL_UCX_GLUE_GLUE_RENEW_H
 #define KVCL_UCX_GLUE_GLUE_RENEW_H

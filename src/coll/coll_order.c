@@ -1,5 +1,5 @@
 /*
- * What the agreements of a communicator need of its collectives (coll_order.h).
+ * The collectives of a communicator in one order with its agreements (coll_order.h).
  *
  * Invariant: a collective that ends here ends on all ranks of it, each by its own agreement; its ABORTs carry the two
  * calls all the same, for a rank that was told of the agreement before and does not end it by itself. A communicator's
@@ -62,7 +62,7 @@ void kvcl_coll_order_end(kvcl_comm_h comm, uint64_t seq, const kvcl_coll_unlike_
 
     kvcl_assert_locked(ctx);
     if (cc != NULL) {
-        cc->posts += 1; /* it stays until here */
+        cc->posts += 1; /* so that cc stays until kvcl_coll_comm_release() below */
         while ((op = find_open(ctx, cc, seq)) != NULL) {
             if (unlike != NULL) {
                 op->unlike = *unlike;

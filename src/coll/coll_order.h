@@ -1,6 +1,7 @@
 /*
- * The order of a communicator's collectives among its other collective calls, the agreements of src/member: what this
- * rank has called where, and the end of collectives where other ranks have called one of those. Engine lock throughout.
+ * The order of a communicator's collectives among its other collective calls, the agreements of src/member: this rank's
+ * call at a place, and the end of collectives at whose place other ranks have called an agreement. Engine lock
+ * throughout.
  */
 #ifndef KVCL_COLL_ORDER_H
 #define KVCL_COLL_ORDER_H

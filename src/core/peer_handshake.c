@@ -214,7 +214,7 @@ static kvcl_status_t prover(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const v
         status = kvcl_fail((*peer_p)->why, "%s has failed", (*peer_p)->name);
     }
     return (status == KVCL_OK) ? kvcl_links->take_session(*peer_p, xport, in->part, in->session, data, len)
-                                 : status;
+                               : status;
 }
 
 static void on_proof(kvcl_context_h ctx, const kvcl_hs_msg_t *in, const void *data, size_t len,

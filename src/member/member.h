@@ -30,8 +30,8 @@
 #include <string.h>
 
 enum { KVCL_MEMBER_EVENTS = 1024 }; /* that wait for the user */
-/* After so many answers, one question a beat, silence is this rank's own fault: it gets another queue if each tick of a
- * beat's time then finds it deaf; it leaves. */
+/* Answers, to one question a beat, of ranks from which no message arrives. After HEAL_ANSWERS this rank gets another
+ * queue, if it is then found deaf at each tick of a beat's time; after ANSWERS it leaves. */
 enum { KVCL_MEMBER_HEAL_ANSWERS = 2, KVCL_MEMBER_ANSWERS = 10 };
 #define KVCL_MEMBER_HOLD_NS (10 * UINT64_C(1000000000)) /* for which an excluded rank may be stopped, and be told */
 

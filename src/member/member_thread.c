@@ -281,7 +281,7 @@ static uint64_t tick(kvcl_member_room_t *room)
     return (rest_ns == half_ns) ? next_tick(room, now_ns, rest_ns) : now_ns + rest_ns;
 }
 
-/* What is left until then, for ppoll: of a millisecond of poll each rank would sleep another part. NULL: for ever. */
+/* The time left until then, for ppoll; NULL: for ever. poll would round it to milliseconds, in each rank otherwise. */
 static const struct timespec *left_until(uint64_t until_ns, struct timespec *left)
 {
     const uint64_t left_ns = kvcl_deadline_left(until_ns);
@@ -295,10 +295,10 @@ static const struct timespec *left_until(uint64_t until_ns, struct timespec *lef
  * more, so it does not answer that it lives. */
 static void rest(kvcl_member_room_t *room, uint64_t until_ns, bool bye)
 {
-    struct pollfd fds[4] = {{.fd = room->wake_fd, .events = POLLIN},
-                            {.fd = kvcl_ended_fd(room->ended), .events = POLLIN},
-                            {.fd = bye ? -1 : room->ask.fd, .events = POLLIN},
-                            {.fd = (room->life != NULL) ? kvcl_life_fd(room->life) : -1, .events = POLLIN}};
+    struct pollfd   fds[4] = {{.fd = room->wake_fd, .events = POLLIN},
+                              {.fd = kvcl_ended_fd(room->ended), .events = POLLIN},
+                              {.fd = bye ? -1 : room->ask.fd, .events = POLLIN},
+                              {.fd = (room->life != NULL) ? kvcl_life_fd(room->life) : -1, .events = POLLIN}};
     const bool      unsure = kvcl_ended_is_unsure(room->ended);
     struct timespec left;
     uint32_t        slot;

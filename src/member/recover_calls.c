@@ -300,10 +300,10 @@ static int own_rank(const outcome_t *out)
  * whose earlier shrink ended with an error has made one less. */
 static kvcl_status_t make_shrunk(const outcome_t *out, int rank, const char *call, kvcl_comm_h *shrunk_p)
 {
-    uint64_t       seed  = out->comm_id ^ (out->round * UINT64_C(0x9e3779b97f4a7c15));
+    uint64_t       seed   = out->comm_id ^ (out->round * UINT64_C(0x9e3779b97f4a7c15));
     kvcl_recover_t *recover;
-    int           *world = malloc((size_t)out->n * sizeof(*world)), i;
-    kvcl_status_t status = (world != NULL)
+    int            *world = malloc((size_t)out->n * sizeof(*world)), i;
+    kvcl_status_t  status = (world != NULL)
                                ? kvcl_comm_make(out->ctx, 0, rank, out->n, shrunk_p)
                                : kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %d ranks", call, out->n);
 

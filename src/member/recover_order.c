@@ -1,11 +1,11 @@
 /*
- * One order of a communicator's agreements and collectives (recover.h): where this rank stands in it, what it has
- * called there instead of an agreement, and the end of all that the ranks have called in one place where it differs.
+ * The one order of a communicator's agreements and collectives (recover.h): this rank's place in it, the collective
+ * that it has called at a place where others agree, and the end of all calls at a place where they differ.
  *
  * Invariants: a place is compared with another only if both count from the same agreement, which both ranks know to
  * have ended, and if both are sure. Where a round is decided to be of different calls, all ranks that are left have
- * given to it in one view, so all of them end the collectives of that place, and number the next ones anew: from the
- * same epoch, unless a process has joined since, which has done so already. Locks: the engine lock.
+ * given to it in one view, so all of them end the collectives from that place on, and number the next ones anew, in one
+ * new epoch. If a process has joined since, the view with it has done that already. Locks: the engine lock.
  */
 #include "config.h"
 #include "base/error.h"

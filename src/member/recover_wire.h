@@ -12,8 +12,8 @@
 
 enum { KVCL_RECOVER_AGREE = 1, KVCL_RECOVER_SHRINK = 2 }; /* calls */
 
-/* The fixed part; the two sets of the value follow, acked and members, as they lie. at and what follows it came later:
- * a header may end before it, which is as a call whose place and name are not known. */
+/* The fixed part; the two sets of the value follow, acked and members, as they lie. A header may end before at: then
+ * the place and the name of the call are not known. */
 typedef struct kvcl_msg_agree {
     kvcl_msg_t        msg;  /* op: the sender's slot */
     uint64_t          comm;

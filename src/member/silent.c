@@ -1,7 +1,7 @@
 /*
- * The answers to silence beyond the views' own rules: KVCL_FENCE, and the healing, or the leaving, of a rank that gets
- * no message. The messages of a host go through memory that all of its ranks write to: one that is killed while it
- * writes can leave a hole behind which nothing is read any more (link/heal.c).
+ * Silence, beyond the views' own rules: KVCL_FENCE ends silent processes, and a rank that gets no message gets another
+ * queue, or leaves. The messages of a host go through memory that all of its ranks write to: one that is killed while
+ * it writes can leave a hole behind which nothing is read any more (link/heal.c).
  *
  * Owns: ranks[].killed, room->asked_ns, n_answers, n_before, deaf_ns and unhealed. Invariants: only a rank with a lease
  * kills, so one that merely gets no message kills no process; a process is killed by a descriptor that was opened for
@@ -95,7 +95,8 @@ static void leave(kvcl_member_room_t *room, uint64_t now_ns)
     }
 }
 
-/* Ranks that were stopped, and go on, answer first and are heard soon: the time of a beat comes after the answers. */
+/* The rank must stay deaf for a beat after the answers: ranks that were stopped and go on answer first, and are heard
+ * soon after. */
 static void heal(kvcl_member_room_t *room, uint64_t now_ns)
 {
     if ((room->n_answers < KVCL_MEMBER_HEAL_ANSWERS) || room->unhealed) {

@@ -1,5 +1,5 @@
 /*
- * Why a peer is not reached over RDMA: see why_no_port.h. Owns: nothing. Locks: the engine lock.
+ * The reason why a peer is not reached over RDMA (why_no_port.h). Owns nothing. Locks: the engine lock.
  */
 #include "config.h"
 #include "query/why_no_port.h"

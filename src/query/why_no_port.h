@@ -1,5 +1,5 @@
 /*
- * Why a peer is not reached over RDMA.
+ * The reason why a peer is not reached over RDMA, for users.
  */
 #ifndef KVCL_QUERY_WHY_NO_PORT_H
 #define KVCL_QUERY_WHY_NO_PORT_H

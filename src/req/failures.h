@@ -1,6 +1,7 @@
 /*
- * How many operations of communicators have failed in this process: those that were bound to one (kvcl_req_bind), and
- * collectives that were refused at once. Who compares two counts learns whether one has failed between. Any thread.
+ * The number of operations of communicators that have failed in this process: those that were bound to one
+ * (kvcl_req_bind), and collectives that were refused at once. If two counts are equal, none has failed between them.
+ * Any thread.
  */
 #ifndef KVCL_REQ_FAILURES_H
 #define KVCL_REQ_FAILURES_H

@@ -78,7 +78,7 @@ static kvcl_agree_round_t *round_of(kvcl_agree_t *agree, uint64_t number)
     return round;
 }
 
-/* Where other calls end by this, all are told first: what follows from it must not come before it. */
+/* If the decision ends other calls, all ranks are told first: no message that follows from it may arrive before it. */
 static void decide(kvcl_agree_t *agree, kvcl_agree_round_t *round, const kvcl_agree_value_t *value)
 {
     if (round->given && !round->decided) {

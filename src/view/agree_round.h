@@ -1,5 +1,6 @@
 /*
- * What the leader of a view knows of a round of an agreement (agree.h): who gave what, and what that makes. Pure.
+ * A round of an agreement, as the leader of a view gathers it (agree.h): the ranks that have given, and the value that
+ * follows. Pure.
  */
 #ifndef KVCL_VIEW_AGREE_ROUND_H
 #define KVCL_VIEW_AGREE_ROUND_H

@@ -52,8 +52,8 @@ void kvcl_detect_prove(kvcl_detect_t *detect, const kvcl_rankset_t *ended, kvcl_
 /** Called at least once a beat. @a suspected_p: new suspects; @a again_p: suspects that were heard again. */
 void kvcl_detect_tick(kvcl_detect_t *detect, uint64_t now_ns, kvcl_rankset_t *suspected_p, kvcl_rankset_t *again_p);
 
-/** When a member that is not heard meanwhile is to be suspected, or is silent: a tick is due then. UINT64_MAX: none
- * is. */
+/** The time of the next tick that may suspect a member, or find it silent, if none is heard meanwhile. UINT64_MAX:
+ * none may. */
 uint64_t kvcl_detect_due(const kvcl_detect_t *detect, uint64_t now_ns);
 
 /** The members that are neither proven nor silent, this rank among them. */

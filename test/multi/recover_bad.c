@@ -1,8 +1,7 @@
 /*
- * Bad input and bad luck with views: calls in different order or of different sizes, collectives where others agree or
- * shrink, ranks that are not in the view or
- * in no communicator, and a quorum that is out of reach for a while. Ranks are forked here, and write what they saw
- * into memory that all share.
+ * Bad input and bad luck with views: calls in different order or of different sizes, collectives where others agree
+ * or shrink, ranks that are not in the view or in no communicator, and a quorum that is out of reach for a while. Ranks
+ * are forked here, and write what they saw into memory that all share.
  *   recover_bad RANKS [CASE]   prints "ok NAME" for each case; exit 1 if one failed.
  */
 #include "hole.h"

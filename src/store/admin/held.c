@@ -1,11 +1,10 @@
 /*
- * The question to other ranks, and their answer, whether they have blocks. A rank that drops its own copy of a block
- * must know.
+ * KVCL_RPC_HELD: a rank that is about to drop its own copies of blocks asks other ranks whether they have them.
  *
  * The directory does not suffice: a home lists a block that its rank has evicted, or has dropped since a publish of it
- * failed, until the removal arrives. So the rank itself is asked for the very generation that the home lists. It says
- * yes if it has that block, listed for good, and is not drained. Then only an eviction or a removal of the key ends the
- * block.
+ * failed, until the removal arrives. So the rank itself is asked for the very generation that the home lists. The
+ * answer is 1 if the rank has that block, no publish in flight can end it, and the rank is not drained. Then only an
+ * eviction or a removal of the key ends the block.
  *
  * Owns nothing. The serving function holds the engine lock; the requesting one takes none.
  */

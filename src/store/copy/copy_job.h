@@ -1,6 +1,6 @@
 /*
- * A copy job in progress (copy/copy_jobs.c), the check of its request (copy/copy_rpc.c), and which of its blocks the
- * pool keeps (copy/copy_keep.c).
+ * A copy job in progress (copy/copy_jobs.c), the check of its request (copy/copy_rpc.c), and the choice of the blocks
+ * that the pool keeps (copy/copy_keep.c).
  */
 #ifndef KVCL_STORE_COPY_COPY_JOB_H
 #define KVCL_STORE_COPY_COPY_JOB_H
@@ -37,7 +37,7 @@ typedef struct kvcl_copy_job {
     kvcl_dir_loc_t         *from;   /* n_todo: the locations that the bytes were fetched from */
     uint32_t               source;  /* a tag, used instead of those of from; 0: none */
     uint32_t               *order;  /* n: blocks that the next rank of the chain fetches */
-    kvcl_copy_pin_t        *pins;   /* n_pins <= n: this rank's copies, which none evicts before the job has answered */
+    kvcl_copy_pin_t        *pins;   /* n_pins <= n: this rank's copies, pinned until the job has answered */
     uint32_t               n_pins;
     uint8_t                *made;   /* n: copies from this rank on */
 } kvcl_copy_job_t;

@@ -1,5 +1,5 @@
 /*
- * Which of the blocks that a copy job has fetched the pool keeps.
+ * The choice of the blocks that the pool keeps, of those that a copy job has fetched.
  *
  * A block is kept if the requested bytes arrived, its key was not removed meanwhile, and no other put or job has
  * published the key since the job began. A block with other bytes that the pool held before that is evicted. When a

@@ -1,5 +1,5 @@
 /*
- * The other ranks, as a drain finds them: which have room, which do not answer, and why blocks have not moved
+ * The other ranks, as a drain finds them: their room, their silence, and the reason why blocks have not moved
  * (drain_ranks.c).
  */
 #ifndef KVCL_STORE_GROW_DRAIN_RANKS_H
