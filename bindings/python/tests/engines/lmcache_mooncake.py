@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import traceback
 
 import engine
 from engine import check, until
@@ -201,7 +202,11 @@ def write(name):
 def main():
     faulthandler.dump_traceback_later(engine.LIMIT, exit=True)
     if len(sys.argv) > 1:
-        return {"store": store, "load": load}[sys.argv[1]]()
+        try:
+            return {"store": store, "load": load}[sys.argv[1]]()
+        except BaseException:  # noqa: B902: LMCache's threads would keep the process
+            traceback.print_exc()
+            os._exit(1)
     servers = {form: engine.Server(form, block=block) for form, block in FORMS.items()}
     environment = {**os.environ, "PYTHONHASHSEED": "0"}  # LMCache's keys of equal tokens are equal with it alone
     children = []
