@@ -103,6 +103,24 @@ bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
   programs test/multi/run_views.sh test/multi/run_coll.sh" >"$tmp/out"
 is "what a script names by a folder that a variable has is built, too" \
   eval 'says "^test/multi/coll test/multi/coll_data .* test/multi/slots test/multi/views $"'
+mkdir "$tmp/top"
+: >"$tmp/top/Makefile.in"
+cat >"$tmp/top/configure" <<SH
+#!/bin/sh
+mkdir '$tmp/running' || exit 1
+echo configured >>'$tmp/configured'
+sleep 0.2
+printf 'all clean:\n' >Makefile
+: >config.status
+rmdir '$tmp/running'
+SH
+chmod +x "$tmp/top/configure"
+twice() {
+  bash -c ". '$top_srcdir/contrib/ci/lib.sh'; top=$tmp/top jobs=1
+    build '$tmp/twice' & build '$tmp/twice' && wait \$!" >"$tmp/out" 2>&1
+}
+is "two phases that build one folder at once wait for each other" twice
+is "it is configured once" [ "$(cat "$tmp/configured")" = configured ]
 fakes='fails fake'
 is "a phase beside the others counts" run 1 beside=fails NAMED=test/unit/good.sh
 is "with their counts" ends_with '2 passed, 4 failed, 0 skipped'

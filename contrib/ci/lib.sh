@@ -19,9 +19,15 @@ configure_script() {
   fi
 }
 
-# build DIR CONFIGURE-ARGUMENT...: configure and make in DIR. Completed steps are not repeated. ("|| return" at each
-# step: bash ignores "set -e" in a function whose status is tested.)
+# build DIR CONFIGURE-ARGUMENT...: configure and make in DIR. Completed steps are not repeated. One process at a time
+# builds a folder.
 build() {
+  mkdir -p "$1" || return
+  (flock 9 && build_alone "$@" 9>&-) 9>"$1/.lock"
+}
+
+# ("|| return" at each step: bash ignores "set -e" in a function whose status is tested.)
+build_alone() {
   local dir=$1 arguments
   shift
   arguments="$* CC=${CC-} CFLAGS=${CFLAGS-} CPPFLAGS=${CPPFLAGS-} LDFLAGS=${LDFLAGS-} PYTHON=${PYTHON-}"
@@ -30,7 +36,6 @@ build() {
     return 1
   fi
   configure_script || return
-  mkdir -p "$dir" || return
   if [ ! -e "$dir/config.status" ] || [ "$(cat "$dir/.arguments" 2>/dev/null)" != "$arguments" ]; then
     rm -f "$dir/.arguments"
     (cd "$dir" && "$top/configure" "$@" && make -s clean) || return
