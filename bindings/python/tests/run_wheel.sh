@@ -2,7 +2,8 @@
 # A package in a fresh virtual environment, without PYTHONPATH and LD_LIBRARY_PATH: import, the version, the tools, two
 # ranks, types. It is a wheel of this build's files, or TEST_WHEELS names finished ones, and TEST_SDIST a source
 # package, which pip compiles against the machine's libraries, for the first interpreter. contrib/check wheel does both.
-# TEST_PYTHONS: the interpreters, default $PYTHON alone.
+# TEST_PYTHONS: the interpreters, default $PYTHON alone. The first and the last try all, those between only what differs
+# from one Python to another.
 # TEST_TIMEOUT: 1800
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
@@ -127,7 +128,7 @@ every_module() {
   [ -s "$tmp/modules" ] && [ ! -s "$tmp/absent" ]
 }
 
-# try PACKAGE PYTHON: a wheel or a source package, in a fresh environment
+# try PACKAGE PYTHON: a wheel or a source package, in a fresh environment; with short=1 without the tools and the texts
 try() {
   package=$1 kind=plain
   version=$(basename "$package" .tar.gz | cut -d- -f2)
@@ -158,6 +159,12 @@ print(kvcl.build())'
   is "$name: what needs no engine" in_env "$env/bin/python" -c '
 import kvcl.compat.mooncake, kvcl.lmcache, kvcl.sglang, kvcl.vllm'
   is "$name: what is loaded" loads_only_its_own "$env" $kind
+  is "$name: two ranks by rendezvous" two_ranks "$env"
+  [ -n "${short-}" ] || try_tools
+}
+
+# The rest of try: what is the same with every Python.
+try_tools() {
   for tool in info perf replay serve sim top; do
     is "$name: kvcl_$tool" eval "in_env '$env/bin/kvcl_$tool' --version | grep -F '$version'"
   done
@@ -169,7 +176,6 @@ from kvcl import sched
 print(sched.model("llama3-70b-8xa800"))'
   is "$name: man pages" [ -e "$env/share/man/man1/kvcl_info.1" ]
   is "$name: pydoc" eval "in_env '$env/bin/python' -m pydoc kvcl | grep -q 'hit = store.match(keys)'"
-  is "$name: two ranks by rendezvous" two_ranks "$env"
   if [ "${TEST_PMIX-1}" != 0 ] && command -v mpirun >/dev/null; then
     is "$name: two ranks by PMIx" under_mpirun "$env"
   fi
@@ -231,14 +237,21 @@ if [ -z "$wheels${TEST_SDIST-}" ]; then
 fi
 for each in $wheels; do
   echo "$(stat -c %s "$each") bytes: ${each##*/}"
-  for python in ${TEST_PYTHONS:-$PYTHON}; do
-    try "$each" "$python"
+  # shellcheck disable=SC2086
+  set -- ${TEST_PYTHONS:-$PYTHON}
+  first=$1
+  while [ $# -gt 0 ]; do
+    short=1
+    [ "$1" != "$first" ] && [ $# -gt 1 ] || short=
+    try "$each" "$1"
+    shift
   done
 done
 if [ -n "${TEST_SDIST-}" ]; then
   if command -v patchelf >/dev/null; then
     # shellcheck disable=SC2086
     set -- ${TEST_PYTHONS:-$PYTHON}
+    short=
     try "$TEST_SDIST" "$1"
   else
     note "${TEST_SDIST##*/}: no patchelf (Debian: patchelf)"
