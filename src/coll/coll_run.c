@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "slots/rank_slots.h"
 #include "weave/pieces.h"
 #include "xfer/describe.h"
 
@@ -105,13 +106,18 @@ void kvcl_coll_advance(kvcl_coll_op_t *op)
 
 /* ---- the beginning ---- */
 
+/* A rank that is killed may leave others deaf (link/heal.c), whose connections are lost then. The collective is not to
+ * be posted again: its communicator has a dead rank. */
 void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
 {
-    const bool failed = (peer->op->exec.status != KVCL_OK), lost = (peer->peer->state != KVCL_PEER_FAILED);
+    const bool        failed = (peer->op->exec.status != KVCL_OK), lost = (peer->peer->state != KVCL_PEER_FAILED);
+    const kvcl_comm_h comm   = peer->op->cc->comm;
+    const int         dead   = (lost && (comm != NULL)) ? kvcl_rank_slots_failed(comm) : -1;
 
     peer->gone = true;
     /* It is in the job and a transport has an endpoint to it: no reply means that it failed. */
-    if ((status == KVCL_ERR_STALE) || ((status == KVCL_ERR_UNREACHABLE) && (peer->peer->ep != NULL) && !lost)) {
+    if ((status == KVCL_ERR_STALE) ||
+        ((status == KVCL_ERR_UNREACHABLE) && ((dead >= 0) || (!lost && (peer->peer->ep != NULL))))) {
         status = KVCL_ERR_RANK_FAILED;
     }
     kvcl_exec_peer_failed(&peer->op->exec, peer->rank, status);
@@ -120,6 +126,9 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
     }
     if ((status == KVCL_ERR_UNREACHABLE) && (kvcl_peer_why_unreachable(peer->peer) != NULL)) {
         kvcl_req_why(&peer->op->req, "rank %u: %s", peer->rank, kvcl_peer_why_unreachable(peer->peer));
+    } else if (dead >= 0) {
+        kvcl_req_why(&peer->op->req, "rank %d has left or failed: continue with a communicator without it "
+                     "(kvcl_comm_create)", dead);
     } else if (lost) {
         kvcl_req_why(&peer->op->req, "the connection to rank %u was lost meanwhile, and is made again over the next "
                      "path: post it again, on all ranks", peer->rank);

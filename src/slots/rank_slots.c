@@ -100,6 +100,23 @@ void kvcl_rank_slot_come(kvcl_context_h ctx, int slot, kvcl_peer_t *peer)
     }
 }
 
+int kvcl_rank_slots_failed(const struct kvcl_comm *comm)
+{
+    const bool        knows = comm->ctx->config.views && is_of_job(comm);
+    const kvcl_peer_t *peer;
+    int               rank;
+
+    kvcl_assert_locked(comm->ctx);
+    for (rank = 0; rank < comm->size; ++rank) {
+        peer = atomic_load_explicit(&comm->peers[rank], memory_order_acquire);
+        if (((peer != NULL) && (peer->state == KVCL_PEER_FAILED)) ||
+            (knows && (comm->ctx->slots.v[slot_of(comm, rank)].incarnation == 0))) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
 static uint64_t mix(uint64_t hash, int slot, uint64_t incarnation)
 {
     hash ^= (uint64_t)slot;

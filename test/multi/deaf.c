@@ -246,6 +246,103 @@ static int live(const void *arg, int rank)
     return atomic_load(&shared->one[rank].wrong);
 }
 
+/* ---- a rank dies, and leaves another one deaf ---- */
+
+enum { ROOT, DEAF, PART = 256 << 10 };
+
+/* Waits until the view without the dead is known. */
+static void see_death(kvcl_context_h ctx)
+{
+    kvcl_event_t event  = KVCL_EVENT_INIT;
+    bool         failed = false;
+
+    do { /* the alarm of each process bounds it */
+        if (kvcl_event_next(ctx, &event) != KVCL_OK) {
+            usleep(1000);
+            continue;
+        }
+        failed = failed || (event.type == KVCL_EVENT_FAILED);
+    } while (!failed || (event.type != KVCL_EVENT_VIEW));
+}
+
+/* The deaf rank gives its part to a root that does not call the gather; the plan of the deaf has no other rank. Its
+ * connection to the root is lost, but what it is to do about it is to go on without the dead. */
+static void give_part(kvcl_comm_h world, int rank)
+{
+    static uint8_t     part[PART];
+    kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req    = NULL;
+    kvcl_status_t      status;
+
+    params.timeout_ns = LONG_S * UINT64_C(1000000000);
+    status            = kvcl_gather(world, ROOT, part, sizeof(part), NULL, &params, &req);
+    if ((status != KVCL_OK) || (kvcl_req_test(req) != KVCL_INPROGRESS)) {
+        wrong(rank, "the gather is not under way");
+        return;
+    }
+    if (make_holes() == 0) {
+        wrong(rank, "its queue is not found");
+    }
+    status = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
+    if ((status != KVCL_ERR_RANK_FAILED) || (strstr(kvcl_last_error(), "left or failed") == NULL)) {
+        wrong(rank, "gather");
+    }
+}
+
+static int live_after_death(const void *arg, int rank)
+{
+    kvcl_event_t   event = KVCL_EVENT_INIT;
+    one_t          *deaf = &shared->one[DEAF];
+    kvcl_context_h ctx;
+    kvcl_comm_h    world, rest;
+
+    (void)arg;
+    KVCL_TRY(kvcl_init(NULL, &ctx));
+    KVCL_TRY(kvcl_comm_world(ctx, &world));
+    while (kvcl_event_next(ctx, &event) != KVCL_OK) { /* the first view */
+        usleep(1000);
+    }
+    atomic_store(&shared->one[rank].ready, 1);
+    if (rank == size - 1) {
+        pause(); /* until it is killed */
+    }
+    see_death(ctx);
+    if (rank == DEAF) {
+        give_part(world, rank);
+        atomic_store(&deaf->turn, 1);
+    }
+    wait_until(&deaf->turn);
+    KVCL_TRY(kvcl_comm_shrink(world, LONG_S * UINT64_C(1000000000), &rest));
+    if (kvcl_comm_size(rest) != size - 1) {
+        wrong(rank, "shrink");
+    }
+    kvcl_comm_free(rest);
+    kvcl_finalize(ctx);
+    return atomic_load(&shared->one[rank].wrong);
+}
+
+static bool one_dies(void)
+{
+    bool right = true;
+    int  rank;
+
+    memset(shared, 0, sizeof(*shared));
+    start_ranks(size, live_after_death, NULL, pids);
+    for (rank = 0; rank < size; ++rank) {
+        while ((atomic_load(&shared->one[rank].ready) == 0) && (waitpid(pids[rank], NULL, WNOHANG) == 0)) {
+            usleep(1000);
+        }
+    }
+    kill(pids[size - 1], SIGKILL);
+    for (rank = 0; rank < size; ++rank) {
+        right = (rank_ends_well(pids[rank]) || (rank == size - 1)) && right;
+    }
+    printf("%s a rank is deaf after another one was killed: its collective names the dead, %d ranks\n",
+           right ? "ok" : "WRONG", size);
+    fflush(stdout);
+    return right;
+}
+
 /* ---- the parent ---- */
 
 static bool wait_rounds(int n)
@@ -336,5 +433,6 @@ int main(int argc, char **argv)
     right = become_deaf("the highest rank is deaf, again and again", 1u << (size - 1), 3, 0) && right;
     right = ((size == 2) || become_deaf("two ranks are deaf", 3, 1, 0)) && right;
     right = become_deaf("a rank is deaf whose queue is full", 1, 1, FLOOD) && right;
+    right = ((size == 2) || one_dies()) && right;
     return right ? 0 : 1;
 }
