@@ -140,7 +140,11 @@ static bool case_zombie(void)
     return finish("a stopped rank whose slot another process has is fenced", right, ": ");
 }
 
-/* Kill and join again and again: nothing grows at those that stay. */
+/* Descriptors of the queues that a process may leave behind (ucx_glue/glue_renew.c): eight queues of four. A rank that
+ * is killed while it writes into one may cost its reader that queue. */
+enum { QUEUES = 8 * 4 };
+
+/* Kill and join again and again: nothing grows with the cycles at those that stay. */
 static bool case_cycles(int cycles)
 {
     long from[3], *to = shared->procs[0].sizes, shm;
@@ -166,7 +170,7 @@ static bool case_cycles(int cycles)
     snprintf(text, sizeof(text), ": %d cycles: +%ld KiB, +%ld descriptors, +%ld threads, +%ld files in /dev/shm ",
              cycles, to[0] - from[0], to[1] - from[1], to[2] - from[2], count_files("/dev/shm") - shm);
     right = right && ((to[0] - from[0] < 4096) || fail("memory grows: KiB", (int)(to[0] - from[0])));
-    right = right && ((to[1] - from[1] < 8) || fail("descriptors are left", (int)(to[1] - from[1])));
+    right = right && ((to[1] - from[1] < QUEUES + 8) || fail("descriptors are left", (int)(to[1] - from[1])));
     right = right && ((to[2] == from[2]) || fail("threads are left", (int)(to[2] - from[2])));
     return finish("kill and join again and again", right, text);
 }
