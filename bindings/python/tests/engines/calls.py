@@ -12,6 +12,8 @@ import sys
 # (module, what holds the backend): the calls on it.
 CALLS = [
     ("lmcache", "lmcache/v1/distributed/l2_adapters/native_connector_l2_adapter.py", ("_client", "native_client")),
+    ("lmcache", "lmcache/v1/storage_backend/connector/mooncakestore_connector.py", ("store",)),
+    ("sglang", "sglang/srt/mem_cache/storage/mooncake_store/mooncake_store.py", ("store",)),
     ("sglang", "sglang/srt/managers/cache_controller.py", ("storage_backend",)),
     ("sglang", "sglang/srt/mem_cache/hybrid_cache/hybrid_cache_controller.py", ("storage_backend",)),
     ("sglang", "sglang/srt/disaggregation/mooncake/conn.py", ("engine",)),
@@ -52,17 +54,21 @@ def name_of(node):
 
 
 def calls_in(tree, holders):
-    """Each call of a method of a holder: its arguments as they are written, and names asked for by getattr()."""
+    """Each call of a method of a holder: its arguments as they are written; names asked for by getattr(), and of
+    methods and fields that are taken without a call."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in called and name_of(node.value) in holders:
+            yield f"takes {node.attr}"
         if not isinstance(node, ast.Call):
             continue
         func = node.func
         if isinstance(func, ast.Attribute) and name_of(func.value) in holders:
             given = [str(i) for i in range(len(node.args))] + [f"{one.arg}=" for one in node.keywords]
-            yield f"{func.attr}({', '.join(given)})"
+            yield f"calls {func.attr}({', '.join(given)})"
         elif name_of(func) in ("getattr", "hasattr") and name_of(node.args[0]) in holders and \
                 isinstance(node.args[1], ast.Constant):
-            yield f"{name_of(func)} {node.args[1].value}"
+            yield f"calls {name_of(func)} {node.args[1].value}"
 
 
 def methods_in(tree, name, wanted):
@@ -97,7 +103,7 @@ def found_in(folders):
         if tree is None:
             lines = {f"{package}: there is no {file}"}
         elif len(more) == 1:
-            lines = {f"{package}: calls {one}" for one in calls_in(tree, more[0])}
+            lines = {f"{package}: {one}" for one in calls_in(tree, more[0])}
         else:
             lines = {f"{package}: has {one}" for one in methods_in(tree, *more)}
         out.setdefault(package, set()).update(lines)
