@@ -366,10 +366,11 @@ def test_an_engine_that_calls_otherwise_is_noticed_by_name(tmp_path):
     adapter.write_text("def f(self):\n    self._client.get(1, keys=2)\n    getattr(self._client, 'more', None)\n")
     assert run("--write") == (0, [])
     others = [f"SKIP: there is no {name}" for name in ("sglang", "torch", "vllm")]
-    assert run() == (0, ["ok   the calls of lmcache are as they were: 3", *others])
-    adapter.write_text("def f(self):\n    self._client.get(1, 2)\n    getattr(self._client, 'more', None)\n")
+    assert run() == (0, ["ok   the calls of lmcache are as they were: 4", *others])  # with one for an absent file
+    adapter.write_text("def f(self):\n    g(self._client.put)\n    self._client.get(1, 2)\n"
+                       "    getattr(self._client, 'more', None)\n")
     assert run() == (1, ["FAIL no longer: lmcache: calls get(0, keys=)", "FAIL new: lmcache: calls get(0, 1)",
-                         *others])
+                         "FAIL new: lmcache: takes put", *others])
     adapter.unlink()
     assert run()[0] == 1
 
