@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "slots/rank_slots.h"
 #include "weave/pieces.h"
 #include "xfer/describe.h"
 
@@ -106,13 +105,11 @@ void kvcl_coll_advance(kvcl_coll_op_t *op)
 
 /* ---- the beginning ---- */
 
-/* A rank that is killed may leave others deaf (link/heal.c), whose connections are lost then. The collective is not to
- * be posted again: its communicator has a dead rank. */
+/* A rank that is killed may take the connections of others with it (link/heal.c): posting again does not help. */
 void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
 {
-    const bool        failed = (peer->op->exec.status != KVCL_OK), lost = (peer->peer->state != KVCL_PEER_FAILED);
-    const kvcl_comm_h comm   = peer->op->cc->comm;
-    const int         dead   = (lost && (comm != NULL)) ? kvcl_rank_slots_failed(comm) : -1;
+    const bool failed = (peer->op->exec.status != KVCL_OK), lost = (peer->peer->state != KVCL_PEER_FAILED);
+    const int  dead   = lost ? kvcl_comm_failed_rank(peer->op->cc->comm) : -1;
 
     peer->gone = true;
     /* It is in the job and a transport has an endpoint to it: no reply means that it failed. */
@@ -126,15 +123,12 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
     }
     if ((status == KVCL_ERR_UNREACHABLE) && (kvcl_peer_why_unreachable(peer->peer) != NULL)) {
         kvcl_req_why(&peer->op->req, "rank %u: %s", peer->rank, kvcl_peer_why_unreachable(peer->peer));
-    } else if (dead >= 0) {
-        kvcl_req_why(&peer->op->req, "rank %d has left or failed: continue with a communicator without it "
-                     "(kvcl_comm_create)", dead);
-    } else if (lost) {
+    } else if (lost && (dead < 0)) {
         kvcl_req_why(&peer->op->req, "the connection to rank %u was lost meanwhile, and is made again over the next "
                      "path: post it again, on all ranks", peer->rank);
     } else {
         kvcl_req_why(&peer->op->req, "rank %u has left or failed, or its connection broke, which is final: continue "
-                     "with a communicator without it (kvcl_comm_create)", peer->rank);
+                     "with a communicator without it (kvcl_comm_create)", (dead >= 0) ? (uint32_t)dead : peer->rank);
     }
 }
 

@@ -45,8 +45,7 @@ kvcl_status_t kvcl_comm_peer(kvcl_comm_h comm, int rank, kvcl_peer_t **peer_p) K
 
 /** Lock held: "rank N" (of the world; of an inter-communicator the other side's), else the peer's name. Returns buf. */
 const char *kvcl_comm_peer_name(const kvcl_peer_t *peer, char *buf, size_t cap);
-/** The same of a peer whose message says that it is rank source of communicator id: that rank, where this context has
- * not needed the peer's rank and knows no other peer as that rank. */
+/** The same by its message, as rank source of communicator id, where this context knows no other peer as that rank. */
 const char *kvcl_comm_source_name(const kvcl_peer_t *peer, uint64_t id, int source, char *buf, size_t cap);
 
 /** The communicator as messages of collectives name it. The engine lock guards it. */
@@ -55,13 +54,14 @@ static inline uint64_t kvcl_comm_coll_id(const struct kvcl_comm *comm)
     return comm->id ^ comm->epoch;
 }
 
+/** Lock held: the lowest rank that has failed, or with views has no process; -1: none, or comm is NULL. */
+int kvcl_comm_failed_rank(const struct kvcl_comm *comm);
 /** Lock held: the id of the next communicator over a list of ranks whose hash is base. */
 uint64_t kvcl_comm_new_id(kvcl_context_h ctx, uint64_t base);
 
 kvcl_status_t kvcl_comm_make(kvcl_context_h ctx, uint64_t id, int rank, int size, kvcl_comm_h *comm_p) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
-/** The same for an operation: KVCL_ERR_REVOKED too. _any: rank may be KVCL_ANY_SOURCE. _group: to make one of n ranks
- * of it, which a process cannot that waits to become a member. */
+/** For an operation: KVCL_ERR_REVOKED too. _any: or KVCL_ANY_SOURCE. _group: to make one of n ranks; no joiner. */
 kvcl_status_t kvcl_comm_check_group(kvcl_comm_h comm, int n, const char *call) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check_op(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;
 kvcl_status_t kvcl_comm_check_any(kvcl_comm_h comm, int rank, const char *call) KVCL_MUST_CHECK;

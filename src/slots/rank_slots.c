@@ -100,13 +100,17 @@ void kvcl_rank_slot_come(kvcl_context_h ctx, int slot, kvcl_peer_t *peer)
     }
 }
 
-int kvcl_rank_slots_failed(const struct kvcl_comm *comm)
+int kvcl_comm_failed_rank(const struct kvcl_comm *comm)
 {
-    const bool        knows = comm->ctx->config.views && is_of_job(comm);
     const kvcl_peer_t *peer;
+    bool              knows;
     int               rank;
 
+    if (comm == NULL) {
+        return -1;
+    }
     kvcl_assert_locked(comm->ctx);
+    knows = comm->ctx->config.views && is_of_job(comm);
     for (rank = 0; rank < comm->size; ++rank) {
         peer = atomic_load_explicit(&comm->peers[rank], memory_order_acquire);
         if (((peer != NULL) && (peer->state == KVCL_PEER_FAILED)) ||

@@ -48,10 +48,6 @@ void kvcl_rank_slot_come(struct kvcl_context *ctx, int slot, kvcl_peer_t *peer);
  * (one bool each) the numbering begins anew. */
 void kvcl_rank_slots_view(struct kvcl_context *ctx, const uint64_t *incarnations, const bool *renewed);
 
-/** Lock held. The lowest rank of a communicator that has failed, as this rank knows it; with views also one whose slot
- * has no process. -1: none. */
-int kvcl_rank_slots_failed(const struct kvcl_comm *comm);
-
 /** Lock held. The part of a communicator's id that comes from the processes in these slots; 0: none has joined. */
 uint64_t kvcl_rank_slots_epoch(struct kvcl_context *ctx, const int *slots, int n);
 
