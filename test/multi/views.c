@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 enum { RANKS_MAX = 16, EVENTS = 64, LONG_S = 60 };
+enum { SILENT_MS = 4000, BLOCKS_MS = 6000 }; /* a rank's silence that is death, and how long a callback blocks */
 
 typedef struct told {
     _Atomic int  n;
@@ -24,6 +25,7 @@ typedef struct told {
     _Atomic int  ready;  /* it has met the others */
     _Atomic int  wrong;  /* kvcl_comm_active() and its events differ */
     _Atomic int  put;    /* status of its last send to rank 0 or 1; 1: none ended yet */
+    _Atomic int  blocks; /* its callback: 0: it returns at once, 1: it blocks the next time, 2: it does, 3: it did */
 } told_t;
 
 typedef struct shared {
@@ -55,6 +57,11 @@ static void on_event(void *arg, const kvcl_event_t *event)
     if (n < EVENTS) {
         told->events[n] = *event;
         atomic_store(&told->n, n + 1);
+    }
+    if (atomic_load(&told->blocks) == 1) {
+        atomic_store(&told->blocks, 2);
+        usleep(BLOCKS_MS * 1000u);
+        atomic_store(&told->blocks, 3);
     }
 }
 
@@ -116,6 +123,9 @@ static void live_on(kvcl_context_h ctx, kvcl_comm_h world, told_t *told, int ran
             take_events(ctx, told);
         } else {
             usleep(20000);
+        }
+        if ((atomic_load(&told->blocks) == 1) || (atomic_load(&told->blocks) == 2)) {
+            continue; /* no call of the program makes progress for the callback that blocks */
         }
         talk(world, told, rank);
         look(world, told);
@@ -314,6 +324,57 @@ static bool case_pause(void)
     return finish("a rank that stops for a moment is suspected, and stays", right, text);
 }
 
+/* How many ranks were told that another one had died, and how many that one but this may have. */
+static void count_told(int but, int *deaths_p, int *suspicions_p)
+{
+    int rank, of;
+
+    *deaths_p = *suspicions_p = 0;
+    for (rank = 0; rank < size; ++rank) {
+        for (of = 0; of < size; ++of) {
+            *deaths_p     += (when(rank, KVCL_EVENT_FAILED, of, true) != 0) ||
+                             (when(rank, KVCL_EVENT_VIEW, of, false) != 0) ||
+                             (when(rank, KVCL_EVENT_EXCLUDED, of, true) != 0);
+            *suspicions_p += (of != but) && (when(rank, KVCL_EVENT_SUSPECT, of, true) != 0);
+        }
+    }
+}
+
+/* A rank is suspected, and the callbacks that are told so block for longer than a rank may be silent. */
+static bool case_callback(void)
+{
+    const int who = 1;
+    uint64_t  from, end;
+    bool      right;
+    int       deaths, suspicions, rank;
+    char      text[128];
+
+    set_views(SILENT_MS);
+    setenv("KVCL_SUSPECT", "2s", 1);
+    right = start();
+    unsetenv("KVCL_SUSPECT");
+    for (rank = 0; rank < size; rank += 2) {
+        atomic_store(&shared->told[rank].blocks, 1);
+    }
+    usleep(100000); /* calls that they are in have ended */
+    from = now_ns();
+    end  = from + (LONG_S * UINT64_C(1000000000));
+    kill(pids[who], SIGSTOP);
+    right = right && (all_told(KVCL_EVENT_SUSPECT, who, true, who, from) >= 0);
+    kill(pids[who], SIGCONT);
+    for (rank = 0; right && (rank < size); rank += 2) {
+        while (right && (atomic_load(&shared->told[rank].blocks) != 3)) {
+            right = now_ns() < end;
+            usleep(2000);
+        }
+    }
+    usleep(500000); /* what each has made of the others' silence is told now */
+    count_told(who, &deaths, &suspicions);
+    snprintf(text, sizeof(text), ": blocked for %d ms, dead after %d: %d deaths, %d suspicions", BLOCKS_MS, SILENT_MS,
+             deaths, suspicions);
+    return finish("a callback that blocks delays no beat", right && (deaths == 0) && (suspicions == 0), text);
+}
+
 /* A rank is stopped until the others have excluded it, and goes on. */
 static bool case_stop(int who, useconds_t longer_us)
 {
@@ -387,7 +448,7 @@ int main(int argc, char **argv)
     size   = (argc > 1) ? atoi(argv[1]) : 4;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if ((size < 2) || (size > RANKS_MAX) || (shared == MAP_FAILED)) {
-        fprintf(stderr, "usage: views RANKS [kill|zero|half|most|pause|stop|fence|leave]\n");
+        fprintf(stderr, "usage: views RANKS [kill|zero|half|most|pause|callback|stop|fence|leave]\n");
         return 1;
     }
     set_views(PATIENT_MS);
@@ -397,6 +458,7 @@ int main(int argc, char **argv)
     right = (!CASE("half") || case_kill("half are killed at once", (1u << (size / 2)) - 1)) && right;
     right = (!CASE("most") || case_kill("all but one are killed at once", (1u << (size - 1)) - 1)) && right;
     right = (!CASE("pause") || case_pause()) && right;
+    right = (!CASE("callback") || case_callback()) && right;
     set_views(STOPPED_MS);
     if (size > 2) { /* of two, nobody has a quorum without rank 0 */
         right = (!CASE("stop") || case_stop(size - 1, 500000)) && right;
