@@ -130,7 +130,7 @@ typedef enum kvcl_sched_verdict {
 #define KVCL_SCHED_REASON_MAP(X)                                                                           \
     X(BEST, 0, "the policy's best")                                                                        \
     X(ONLY, 1, "the only candidate")                                                                       \
-    X(FALLBACK, 2, "least load, because no prediction could be made")                                      \
+    X(FALLBACK, 2, "least load, because predicted times are missing")                                      \
     X(NO_CANDIDATE, 3, "no instance takes requests")                                                       \
     X(TTFT, 4, "the first token would miss its deadline")                                                  \
     X(TBT, 5, "the time between tokens would miss its deadline")                                           \

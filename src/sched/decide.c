@@ -153,8 +153,8 @@ static void pick_decode(kvcl_job_t *job)
 
 static void place(kvcl_job_t *job)
 {
-    const kvcl_sched_t    *s   = job->s;
-    kvcl_sched_decision_t *out = job->out;
+    const kvcl_choice_t   *choice = &job->s->choice[KVCL_POLICY_PREFILL];
+    kvcl_sched_decision_t *out    = job->out;
     kvcl_cand_t           *cand;
     uint32_t              i;
 
@@ -162,7 +162,12 @@ static void place(kvcl_job_t *job)
         job->fallback = !kvcl_times_own(job, &job->cand[i]) || job->fallback;
     }
     kvcl_ahead(job);
-    s->choice[KVCL_POLICY_PREFILL].policy->place(job, s->choice[KVCL_POLICY_PREFILL].arg);
+    job->fallback = job->fallback && choice->policy->timed;
+    if (job->fallback) {
+        kvcl_pick_load(job);
+    } else {
+        choice->policy->place(job, choice->arg);
+    }
     cand         = &job->cand[job->pick];
     out->prefill = kvcl_job_inst(job, cand)->id;
     out->score   = cand->score;

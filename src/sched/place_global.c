@@ -52,10 +52,6 @@ static void place(kvcl_job_t *job, const double *arg)
     const kvcl_cand_t *cand;
     uint32_t          i;
 
-    if (job->fallback) {
-        kvcl_pick_load(job);
-        return;
-    }
     for (i = 0; i < job->n_cand; ++i) {
         score(job, &job->cand[i], holder, arg[THRESHOLD]);
     }
@@ -74,4 +70,5 @@ const kvcl_policy_t kvcl_policy_place_global = {
     .desc   = "algorithm 1: fetch from the longest holder above threshold=2, else compute; migrate=1: it stays",
     .source = "Mooncake, FAST'25 and arXiv 2407.00079, algorithm 1",
     .keys   = {{"threshold", 2, 1, 1e6}, {"migrate", 1, 0, 1}},
+    .timed  = true,
     .place  = place};

@@ -59,10 +59,6 @@ static void place(kvcl_job_t *job, const double *arg)
     double        best = 1e300, second = 1e300, least;
     uint32_t      i;
 
-    if (job->fallback) {
-        kvcl_pick_load(job);
-        return;
-    }
     kvcl_gather_make(job, &gather, (uint32_t)arg[HOLDERS]);
     for (i = 0; i < job->n_cand; ++i) {
         cand  = &job->cand[i];
@@ -96,4 +92,5 @@ const kvcl_policy_t kvcl_policy_place_kvcl = {
                {"room", 0.15, 0, 1e6},
                {"holders", 4, 1, KVCL_GATHER_HOLDERS},
                {"replicate", 60, 0, 1e6}},
+    .timed  = true,
     .place  = place};

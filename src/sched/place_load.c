@@ -12,4 +12,5 @@ const kvcl_policy_t kvcl_policy_place_load = {.name   = "load",
                                               .kind   = KVCL_POLICY_PREFILL,
                                               .desc   = "the shortest prefill queue, in predicted seconds",
                                               .source = "Mooncake, FAST'25, section 4.2 (load balancing)",
+                                              .timed  = true,
                                               .place  = place};

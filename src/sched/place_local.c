@@ -9,10 +9,6 @@ static void place(kvcl_job_t *job, const double *arg)
     uint32_t i;
 
     (void)arg;
-    if (job->fallback) {
-        kvcl_pick_load(job);
-        return;
-    }
     for (i = 0; i < job->n_cand; ++i) {
         job->cand[i].score = job->cand[i].queue_s + job->cand[i].prefill_s;
     }
@@ -23,4 +19,5 @@ const kvcl_policy_t kvcl_policy_place_local = {.name   = "local",
                                                .kind   = KVCL_POLICY_PREFILL,
                                                .desc   = "the least queue + prefill, with the blocks it holds itself",
                                                .source = "Mooncake, FAST'25, section 4.2 (local cache-aware)",
+                                               .timed  = true,
                                                .place  = place};

@@ -23,4 +23,5 @@ const kvcl_policy_t kvcl_policy_place_p2c = {.name   = "p2c",
                                              .kind   = KVCL_POLICY_PREFILL,
                                              .desc   = "the shorter prefill queue of two that are drawn",
                                              .source = "Mitzenmacher, the power of two choices (TPDS'01)",
+                                             .timed  = true,
                                              .place  = place};

@@ -45,4 +45,5 @@ const kvcl_policy_t kvcl_policy_place_preble = {
     .desc   = "E2: a holder of more than half, unless its work is above balance=1.5 times the least; else least cost",
     .source = "Preble (ICLR'25), global_scheduler_with_time.py",
     .keys   = {{"balance", 1.5, 1, 1e6}},
+    .timed  = true,
     .place  = place};

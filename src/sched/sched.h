@@ -71,6 +71,7 @@ typedef struct kvcl_policy {
     const char         *source;
     kvcl_policy_key_t  keys[KVCL_POLICY_KEYS];
     kvcl_queue_order_t order; /* QUEUE: which prefills run before a new request */
+    bool               timed; /* PREFILL: it compares predicted seconds; where they are missing, least load is chosen */
     /* PREFILL: sets pick, second and the candidates' scores. There is at least one candidate. */
     void   (*place)(kvcl_job_t *job, const double *arg);
     /* DECODE: sets dec. There is at least one candidate. */
@@ -132,7 +133,7 @@ struct kvcl_job {
     uint32_t                second;   /* KVCL_SCHED_NONE */
     uint32_t                dpick;    /* index of an instance; KVCL_SCHED_NONE */
     uint32_t                placed;   /* index of the instance whose pending has this request already */
-    bool                    fallback; /* predictions are missing */
+    bool                    fallback; /* predictions that the policy compares are missing */
     bool                    keep;     /* fetched runs stay */
     uint32_t                n_pieces; /* of the picked candidate's fetches, in order */
     kvcl_piece_t            piece[KVCL_PIECES];
