@@ -1,9 +1,11 @@
-"""Engines of different tensor-parallel sizes, in processes of their own, share blocks by heads: 2 ranks save, 1 loads;
-and ranks read prompts out of the memory of an engine of as many ranks, or of more or fewer. In float32, since sums of
+"""Engines of different tensor-parallel sizes, in processes of their own, share blocks by heads: what 2 ranks have saved
+is loaded by 1 and by 2 others, and what 1 has saved is loaded by 2; and ranks read prompts out of the memory of an
+engine of as many ranks, or of more or fewer. In float32, since sums of
 bfloat16 differ between the sizes. An engine with another block size finds nothing, and says why.
 
 Three engines do all of it, since each takes long to start: of 2 ranks, which computes what it is asked (it loads
-nothing); of 1 rank, which loads it out of the store, and then hands on what it has loaded; and another one of 2 ranks.
+nothing); of 1 rank, which loads it out of the store, saves a prompt of its own, and then hands on what it has loaded;
+and another one of 2 ranks, which loads the blocks of both, and saves nothing.
 """
 
 import contextlib
@@ -22,13 +24,14 @@ from engine import HITS, PROMPTS, check, generate  # noqa: E402
 # time.
 PATIENT = {"handover_timeout": float(engine.LIMIT), "match_timeout": 20.0}
 SECOND = [[(11 * i) % 900 + 5 for i in range(400)]]
+THIRD = [[(13 * i) % 900 + 5 for i in range(530)]]  # of the engine of 1 rank alone
 
 
 def one(name, store, settings):
     """An engine of one rank, that ends at once: what it generates."""
     options = None if store == "none" else {"store": store, **PATIENT}
     llm = engine.start(options, dtype="float32", **json.loads(settings))
-    out, cached, _ = generate(llm, PROMPTS + SECOND)
+    out, cached, _ = generate(llm, PROMPTS + SECOND + THIRD)
     with open(f"{name}.json", "w", encoding="ascii") as file:
         json.dump([out, cached], file)
 
@@ -99,11 +102,11 @@ def main():
     if len(sys.argv) > 1:
         return serve(*sys.argv[2:]) if sys.argv[1] == "serve" else one(*sys.argv[1:])
     store = engine.Server(block=2 * engine.PART)
-    base, _, _ = run("base32", "none")
+    *base, third = run("base32", "none")[0]
     engines = [Engine(store.file, role, size)
                for role, size in (("kv_producer", 2), ("kv_both", 1), ("kv_consumer", 2))]
     try:
-        shared(store, base, *engines)
+        shared(store, base, third, *engines)
     finally:
         for each in engines:
             each.end()
@@ -111,15 +114,24 @@ def main():
     engine.end()
 
 
-def shared(store, base, two, single, other):
+def shared(store, base, third, two, single, other):
     out, _, _, counts = two.ask(PROMPTS + SECOND)
     check("2 ranks generate what 1 does", out == base, out)
     check("they have saved their heads", counts["saved_blocks"] >= 2 * 11, counts)
     out, cached, _, counts = single.ask(PROMPTS + SECOND)
     check("1 rank loads them, and generates the same", out == base and cached == HITS + [384], (out, cached))
     check("each block once", counts["loaded_blocks"] == 10 and counts["failed_blocks"] == 0, counts)
+    out, cached, _, counts = other.ask(PROMPTS + SECOND)
+    check("2 other ranks load them, and generate the same", out == base and cached == HITS + [384], (out, cached))
+    check("each rank its head of a block", counts["loaded_blocks"] == 2 * 10 and counts["failed_blocks"] == 0, counts)
+    out, cached, _, counts = single.ask(THIRD)
+    check("1 rank computes another prompt, and saves it", out == [third] and cached == [0] and
+          counts["saved_blocks"] == 4, (out, cached, counts))
+    out, cached, _, counts = other.ask(THIRD)
+    check("2 ranks load what 1 has saved, and generate the same", out == [third] and cached == [512], (out, cached))
+    check("each rank its part of it", counts["loaded_blocks"] == 2 * 4 and counts["failed_blocks"] == 0, counts)
     out, cached, text = run("other", store.file, block_size=32)
-    check("another block size finds nothing", out == base and set(cached) == {0}, (out, cached))
+    check("another block size finds nothing", out == [*base, third] and set(cached) == {0}, (out, cached))
     check("and says why", "block size is 32 here and 128 there" in text, text)
     for first, second in ((two, single), (single, other), (two, other)):
         handed(first, second, base)
