@@ -11,16 +11,16 @@ import engine
 from engine import HITS, check, generate
 
 
-def poison(store, names, part=engine.PART):
-    """Replace the blocks of these keys by noise, as no engine can. It has no NaN: vLLM's attention multiplies what a
-    block had before it was given to a request by 0."""
+def poison(file, names, part=engine.PART):
+    """Replace the blocks of these keys by noise, as no engine can; file: of the kvcl_serve. Returns how many are there.
+    The noise has no NaN: vLLM's attention multiplies what a block had before it was given to a request by 0."""
     import kvcl
     rand = random.Random(7)
     high = (0x3e, 0x3f, 0xbe, 0xbf)
     noise = b"".join(bytes((rand.randrange(256), rand.choice(high))) for _ in range(part // 2))
     with kvcl.Context(boot="self") as context:
         client = kvcl.StoreClient(context, block_bytes=part)
-        client.connect(store.file)
+        client.connect(file)
         cache = context.cache("noise", kvcl.Layout.bytes(1, part))
         cache.write(0, noise)
         there = [name for name, has in zip(names, client.wait(client.exists(names))) if has]
@@ -30,14 +30,10 @@ def poison(store, names, part=engine.PART):
         return len(there)
 
 
-def main():
-    faulthandler.dump_traceback_later(engine.LIMIT, exit=True)
-    base, lines = engine.expected(), engine.Lines()
-    llm = engine.start({"store": os.path.abspath("store"), "retry": 0.2})
-    scheduler, worker = engine.sides(llm)
-    seen = {}
+def record_keys():
+    """A dict that gets the keys which the connector asks for from now on."""
     import kvcl.vllm._fields as fields
-    keys = fields.keys
+    keys, seen = fields.keys, {}
 
     def recorded(root, hashes, slices):
         out = keys(root, hashes, slices)
@@ -45,6 +41,15 @@ def main():
         return out
 
     fields.keys = recorded
+    return seen
+
+
+def main():
+    faulthandler.dump_traceback_later(engine.LIMIT, exit=True)
+    base, lines = engine.expected(), engine.Lines()
+    llm = engine.start({"store": os.path.abspath("store"), "retry": 0.2})
+    scheduler, worker = engine.sides(llm)
+    seen = record_keys()
     totals = engine.count(worker)
 
     def again():
@@ -76,7 +81,7 @@ def main():
         out, cached, loaded = again()
         check(f"after a reset it {turn}", out == base and loaded == expected, (out, cached, loaded))
 
-    check("all blocks are poisoned", poison(store, list(seen)) >= 14)
+    check("all blocks are poisoned", poison(store.file, list(seen)) >= 14)
     out, cached, loaded = again()
     check("poisoned blocks change what is generated", out[0] != base[0] and out[1] != base[1] and loaded == 7,
           (out, cached, loaded))

@@ -1,5 +1,6 @@
-"""vLLM's OffloadingConnector with KVCL as its secondary tier: what one process has stored, another one loads. After
-the store was killed, the engine generates the same.
+"""vLLM's OffloadingConnector with KVCL as its secondary tier: what one process has stored, another one loads. While
+the store is stopped, and after it was killed, the engine generates the same, and it loads again when the store goes on.
+Out of a poisoned store, other tokens are generated.
 """
 
 import faulthandler
@@ -10,10 +11,12 @@ import subprocess
 import sys
 
 import engine
-from engine import check, generate
+from engine import PROMPTS, check, generate
+from vllm_store import poison
 
 CHUNK = 2 * engine.PART  # both heads of a block
 HITS = [640, 256, 128, 0]  # vLLM's tiers also load the block that ends a prompt
+MORE = [[[first, *prompt[1:]] for prompt in PROMPTS] for first in (11, 13)]  # prompts that no other test of these has
 
 
 def start(store):
@@ -32,15 +35,30 @@ def tier_of(llm):
 
 
 def one(name, store):
-    """A process: what it generates, and how many tokens were cached."""
+    """A process: what it generates, how many tokens were cached, what it generates of MORE, and its keys."""
     llm = start(store)
     jobs = tier_of(llm)._jobs
+    keys, keys_of = {}, jobs._keys
+
+    def recorded(names):
+        out = keys_of(names)
+        keys.update(dict.fromkeys(out))
+        return out
+
+    jobs._keys = recorded
     engine.until(lambda: jobs._job.is_open)
-    out, cached, _ = generate(llm)
-    generate(llm, [[5, 6, 7]], 4)  # steps in which the last chunks are stored
-    jobs.drain()
+
+    def run(prompts):
+        outs = generate(llm, prompts)
+        generate(llm, [[5, 6, 7]], 4)  # steps in which the last chunks are stored
+        jobs.drain()
+        return outs
+
+    out, cached, _ = run(PROMPTS)
+    there = list(keys)
+    more = [run(prompts)[0] for prompts in MORE] if name == "first" else []
     with open(f"{name}.json", "w", encoding="ascii") as file:
-        json.dump([out, cached], file)
+        json.dump([out, cached, more, [key.hex() for key in there]], file)
     os._exit(0)
 
 
@@ -56,17 +74,28 @@ def main():
     faulthandler.dump_traceback_later(engine.LIMIT, exit=True)
     base = engine.expected()
     store = engine.Server(block=CHUNK)
-    out, cached = run("first", store.file)
+    out, cached, more, keys = run("first", store.file)
     check("the first process computes", out == base and cached == [0] * 4, (out, cached))
-    out, cached = run("second", store.file)
+    out, cached, _, _ = run("second", store.file)
     check("the second one has its chunks from the store", cached == HITS, cached)
     check("and generates the same", out == base, out)
+    poisoned = poison(store.file, [bytes.fromhex(key) for key in keys], CHUNK)
+    out, cached, _, _ = run("poisoned", store.file)
+    check("out of the poisoned store it has its chunks as well", poisoned == 8 and cached == HITS, (poisoned, cached))
+    check("and generates something else", out[0] != base[0] and out[1] != base[1], out)
     llm = start(store.file)
     jobs = tier_of(llm)._jobs
     engine.until(lambda: jobs._job.is_open)
-    store.end(signal.SIGKILL)
+    store.process.send_signal(signal.SIGSTOP)
     out, cached, _ = generate(llm)
-    check("the store killed: the same", out == base, (out, cached))
+    check("the store stopped: computed, the same", out == base and cached == [0] * 4, (out, cached))
+    store.process.send_signal(signal.SIGCONT)
+    check("it goes on, and is used", engine.until(lambda: jobs._job.has_blocks([bytes.fromhex(keys[0])])[0]))
+    out, cached, _ = generate(llm, MORE[0])
+    check("chunks are loaded again, and it generates the same", out == more[0] and cached == HITS, (out, cached))
+    store.end(signal.SIGKILL)
+    out, cached, _ = generate(llm, MORE[1])
+    check("the store killed: computed, the same", out == more[1] and cached == [0] * 4, (out, cached))
     store = engine.Server(block=CHUNK)
     check("another store is taken up", engine.until(lambda: jobs._job.is_open))
     out, _, _ = generate(llm, [[9, *prompt] for prompt in engine.PROMPTS])
