@@ -135,6 +135,36 @@ $sim --requests 2000 --speed 3 --fault die:12@100 --detect 5 --json >"$tmp/out"
 holds "no more are lost while it is not known" "$(field lost) <= $lost"
 holds "they are placed again" "$(field decided_again) > 0"
 
+
+# One that dies and joins again is there until it dies, and after it joined, also before its death would be known. Until
+# the join all is as without it. placed FROM TO INSTANCE: requests that a log places there from one second to another.
+placed() {
+  python3 -c 'import sys
+at, n = 0, 0
+for line in open(sys.argv[1]):
+    w = line.split(None, 5)
+    if w[0] == "d":
+        at = float.fromhex(w[1])
+    elif w[0] == "=" and kind == "d" and w[1] == "1" and float(sys.argv[2]) <= at < float(sys.argv[3]):
+        n += w[3] == sys.argv[4]
+    kind = w[0]
+print(n)' "$tmp/log" "$@"
+}
+for faults in 'die:2@100' 'join:2@200,die:2@100' 'die:2@100,join:2@101.5'; do
+  $sim --requests 2000 --speed 3 --fault "$faults" --detect 2 --log "$tmp/log" --json >"$tmp/out"
+  holds "it is there until it dies ($faults)" "$(placed 0 100 2) > 20"
+  holds "requests are lost with it ($faults)" "$(field lost) > 0"
+  holds "as many as without a join ($faults)" "$(field lost) == ${lost_once:=$(field lost)}"
+  case $faults in
+  die:2@100) holds "it is gone" "$(placed 102.5 9999 2) == 0" ;;
+  join*) holds "it is gone until it joins" "$(placed 102.5 200 2) == 0 && $(placed 200 9999 2) > 20" ;;
+  *) holds "it stays after a join that tells its death" "$(placed 102.5 9999 2) > 20 && $(field decided_again) > 0" ;;
+  esac
+  says "their log is replayed ($faults)" 0 ' 0 different' $sim --replay-log "$tmp/log"
+done
+$sim --requests 2000 --speed 3 --fault join:2@50,die:2@100 --log "$tmp/log" --json >"$tmp/out"
+holds "it joins late, and dies" "$(placed 0 50 2) + $(placed 101.5 9999 2) == 0 && $(placed 50 100 2) > 10"
+
 # The log.
 for policy in prefill=global prefill=random,admit=all; do
   says "log $policy" 0 good $sim --requests 1000 --policy $policy --noise 0.1 --fault die:2@60 --log "$tmp/log"

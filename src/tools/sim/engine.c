@@ -151,7 +151,9 @@ static void handle(sim_t *sim, const sim_event_t *event)
         sim_fault(sim, event->a);
         break;
     default:
-        sim_detected(sim, event->a);
+        if (sim->insts[event->a].death == event->b) {
+            sim_detected(sim, event->a);
+        }
         break;
     }
 }
@@ -243,26 +245,21 @@ static bool open_insts(sim_t *sim)
     const uint64_t     blocks  = config->pool_tokens / WORK_BLOCK_TOKENS;
     const uint32_t     most    = (sim->work->distinct != 0) ? sim->work->distinct : 1;
     const uint32_t     cap     = (config->pool_tokens == 0) || (blocks > most) ? most : (uint32_t)blocks;
-    uint32_t           i, k;
+    uint32_t           i;
     sim_inst_t         *inst;
 
     for (i = 0; i < sim->n_insts; ++i) {
         inst          = &sim->insts[i];
         inst->role    = (i < config->prefill) ? KVCL_SCHED_PREFILL
                         : (i < config->prefill + config->decode) ? KVCL_SCHED_DECODE : KVCL_SCHED_BOTH;
-        inst->alive   = true;
+        inst->alive   = !sim_joins_first(config, i);
+        inst->known   = inst->alive;
         inst->slower  = 1;
         inst->running = SIM_NONE;
         sim_batch_init(&inst->batch);
         if ((inst->role != KVCL_SCHED_DECODE) && !sim_pool_init(&inst->pool, (cap != 0) ? cap : 1, config->lru)) {
             return false;
         }
-        for (k = 0; k < config->n_faults; ++k) {
-            if ((config->faults[k].kind == FAULT_JOIN) && (config->faults[k].inst == i)) {
-                inst->alive = false;
-            }
-        }
-        inst->known = inst->alive;
     }
     return true;
 }

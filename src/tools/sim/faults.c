@@ -1,7 +1,8 @@
 /*
  * Owns what dies, joins and slows down. A dead instance loses its blocks and the requests that prefill or decode on it.
  * Until the scheduler knows, requests are placed there and handed to it; these are decided anew when it does. So are
- * those that had been handed to it and did not decode yet: their KV is at the instance that prefilled them.
+ * those that had been handed to it and did not decode yet: their KV is at the instance that prefilled them. An instance
+ * that joins again has nothing of before; if its death was not known yet, the join tells it.
  */
 #include "config.h"
 #include "tools/sim/calls.h"
@@ -41,7 +42,7 @@ static void die(sim_t *sim, uint32_t id)
     sim_drop_flows(sim, id);
     lose_requests(sim, id);
     sim_drop_blocks(sim, id);
-    sim_event(sim, sim->now + sim->config->detect, EVENT_DETECT, id, 0);
+    sim_event(sim, sim->now + sim->config->detect, EVENT_DETECT, id, ++inst->death);
 }
 
 /* The request is decided anew, as if it had just come. */
@@ -64,11 +65,11 @@ static void decide_again(sim_t *sim, uint32_t request)
 }
 
 /* It was handed to an instance that died: another one, if its KV is still where it was prefilled. */
-static void hand_again(sim_t *sim, uint32_t request)
+static void hand_again(sim_t *sim, uint32_t request, uint32_t gone)
 {
     sim_run_t *r = &sim->runs[request];
 
-    if (!sim->insts[r->prefill].alive) {
+    if ((r->prefill == gone) || !sim->insts[r->prefill].alive) {
         decide_again(sim, request);
         return;
     }
@@ -78,13 +79,13 @@ static void hand_again(sim_t *sim, uint32_t request)
     sim_hand_on(sim, request);
 }
 
-void sim_detected(sim_t *sim, uint32_t id)
+/* What was placed at an instance, or handed to it, since it died goes elsewhere. */
+static void clear(sim_t *sim, uint32_t id)
 {
     sim_inst_t *inst = &sim->insts[id];
     uint32_t   request;
     size_t     k;
 
-    inst->known = false;
     sim_call_gone(sim, id);
     while (inst->n_queue != 0) {
         request = inst->queue[--inst->n_queue];
@@ -95,9 +96,53 @@ void sim_detected(sim_t *sim, uint32_t id)
     inst->queue_tokens = 0;
     for (k = 0; k < sim->next; ++k) {
         if ((sim->runs[k].state == SIM_MOVES) && (sim->runs[k].decode == id)) {
-            hand_again(sim, (uint32_t)k);
+            hand_again(sim, (uint32_t)k, id);
         }
     }
+}
+
+void sim_detected(sim_t *sim, uint32_t id)
+{
+    sim->insts[id].known = false;
+    clear(sim, id);
+}
+
+static void join(sim_t *sim, uint32_t id)
+{
+    sim_inst_t *inst   = &sim->insts[id];
+    const bool untold = inst->known;
+    size_t     k;
+
+    if (inst->alive) {
+        return;
+    }
+    ++inst->death; /* what would tell the last one is void */
+    sim_drop_flows(sim, id);
+    sim_expect_none(sim, id);
+    for (k = 0; k < sim->next; ++k) {
+        if ((sim->runs[k].decode == id) && (sim->runs[k].state <= SIM_PREFILLS)) {
+            sim->runs[k].moved = false; /* it came before the death */
+        }
+    }
+    inst->alive = true;
+    inst->known = true;
+    if (untold) {
+        clear(sim, id);
+    }
+}
+
+bool sim_joins_first(const sim_config_t *config, uint32_t inst)
+{
+    const sim_fault_t *f, *first = NULL;
+    uint32_t          i;
+
+    for (i = 0; i < config->n_faults; ++i) {
+        f = &config->faults[i];
+        if ((f->inst == inst) && (f->kind != FAULT_SLOW) && ((first == NULL) || (f->at < first->at))) {
+            first = f;
+        }
+    }
+    return (first != NULL) && (first->kind == FAULT_JOIN);
 }
 
 void sim_fault(sim_t *sim, uint32_t fault)
@@ -110,8 +155,7 @@ void sim_fault(sim_t *sim, uint32_t fault)
         die(sim, f->inst);
         break;
     case FAULT_JOIN:
-        inst->alive = true;
-        inst->known = true;
+        join(sim, f->inst);
         break;
     case FAULT_SLOW:
         inst->slower = f->factor;

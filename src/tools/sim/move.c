@@ -84,6 +84,15 @@ void sim_expect(sim_t *sim, uint32_t inst, uint32_t request, bool expected)
     }
 }
 
+void sim_expect_none(sim_t *sim, uint32_t inst)
+{
+    uint32_t block;
+
+    for (block = 0; block < sim->work->distinct; ++block) {
+        set_bit(sim->expected + ((size_t)block * sim->words), inst, false);
+    }
+}
+
 void sim_keep(sim_t *sim, uint32_t inst, uint32_t request, uint32_t first, uint32_t end)
 {
     const uint32_t *blocks = sim->work->blocks + sim->work->requests[request].first;

@@ -120,6 +120,7 @@ typedef struct sim_inst {
     uint32_t    role;
     bool        alive;
     bool        known;        /* the scheduler counts with it */
+    uint32_t    death;        /* version of the event that tells it */
     double      slower;
     sim_pool_t  pool;
     /* Prefill. */
@@ -257,11 +258,13 @@ void     sim_flow_ended(sim_t *sim, uint32_t flow);
 void     sim_keep(sim_t *sim, uint32_t inst, uint32_t request, uint32_t first, uint32_t end);
 uint32_t sim_run_at(const sim_t *sim, uint32_t inst, uint32_t request);
 void     sim_expect(sim_t *sim, uint32_t inst, uint32_t request, bool expected);
+void     sim_expect_none(sim_t *sim, uint32_t inst);
 void     sim_learn(sim_t *sim); /* the index catches up to now - lag */
 void     sim_drop_flows(sim_t *sim, uint32_t inst);
 void     sim_drop_blocks(sim_t *sim, uint32_t inst);
 
 /* faults.c */
+bool sim_joins_first(const sim_config_t *config, uint32_t inst); /* it is not there before its first join */
 void sim_fault(sim_t *sim, uint32_t fault);
 void sim_detected(sim_t *sim, uint32_t inst);
 
