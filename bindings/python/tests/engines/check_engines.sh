@@ -90,7 +90,7 @@ else
   export TEST_REQUESTS
   part package env PYTHON="$TEST_ENGINES/bin/python" "$top_srcdir/bindings/python/tests/run_pytest.sh" \
     -k 'torch or hybrid or engines or ep_step'
-  for each in calls check vllm lost pages sglang disagg apart mooncake; do
+  for each in calls check vllm lost pages sglang hicache disagg apart mooncake; do
     part "engines:$each" "$here/run_engines.sh" $each
   done
   for each in calls store killed ranks layers hybrid handover tier tp random; do

