@@ -3,7 +3,8 @@
  * and its simulator predict with them.
  *
  * A model is a small text file. It names its source and the error of each of its parts; a part without an error is used
- * to compare instances, and never to refuse a request. Formulas (seconds; tokens):
+ * to compare instances, and never to refuse a request: a TTFT with seconds of a transfer needs transfer_error as well
+ * as prefill_error. Formulas (seconds; tokens):
  *
  *   prefill  = a + b m + c m (n + p) + d p     n: tokens of the prompt, p: of them cached, m = n - p
  *              (attention over the prefix grows with p; d p is the load of the cached blocks to the device)

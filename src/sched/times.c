@@ -87,19 +87,40 @@ static void handover(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_
     times->load_s    += (model->info.load_bytes_s > 0) ? bytes / model->info.load_bytes_s : 0;
 }
 
-/* The prefill's error, or that learnt of whole TTFTs if it is larger: it has what the queue's prediction is worth. */
-static double ttft_error(const kvcl_factor_t *ttft, double prefill_error)
+/* The parts' error, or that learnt of whole TTFTs if it is larger: it has what the queue's prediction is worth. */
+static double ttft_error(const kvcl_factor_t *ttft, double parts)
 {
     const double off    = kvcl_factor_mean(ttft) - 1;
     const double learnt = kvcl_factor_error(ttft, -1) + ((off < 0) ? -off : off);
 
-    return (kvcl_factor_error(ttft, -1) < 0) ? prefill_error : larger(learnt, prefill_error);
+    return (kvcl_factor_error(ttft, -1) < 0) ? parts : larger(learnt, parts);
+}
+
+/* The larger of two errors, if both are known. */
+static double both(double a, double b)
+{
+    return ((a < 0) || (b < 0)) ? -1 : larger(a, b);
+}
+
+/* Of transfers to an instance: what was learnt of its fetches, or its model's. */
+static double transfer_error(const kvcl_job_t *job, const kvcl_sched_inst_t *to)
+{
+    return kvcl_factor_error(&job->s->learn.inst[to->id].fetch, kvcl_job_model(job, to)->info.transfer_error);
+}
+
+/* Of the parts that the TTFT has seconds of: the prefill, fetches that the queue does not hide, and the hand-over. */
+static double parts_error(const kvcl_job_t *job, const kvcl_cand_t *cand, const kvcl_sched_times_t *times)
+{
+    const kvcl_sched_inst_t *inst = kvcl_job_inst(job, cand);
+    double                  error = kvcl_factor_error(&job->s->learn.inst[inst->id].prefill,
+                                                      kvcl_job_model(job, inst)->info.prefill_error);
+
+    error = (times->fetch_s > 0) ? both(error, transfer_error(job, inst)) : error;
+    return (times->handover_s > 0) ? both(error, transfer_error(job, job->inst[job->dpick])) : error;
 }
 
 void kvcl_times_fill(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_times_t *times)
 {
-    const kvcl_sched_inst_t *inst = kvcl_job_inst(job, cand);
-
     *times = (kvcl_sched_times_t){.waited_s = larger(job->now_s - job->req.arrival_s, 0),
                                   .queue_s  = cand->queue_s,
                                   .fetch_s  = larger(cand->fetch_s - cand->queue_s, 0)};
@@ -114,7 +135,5 @@ void kvcl_times_fill(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_
     }
     times->ttft_s = times->waited_s + times->queue_s + times->fetch_s + times->prefill_s + times->handover_s +
                     times->load_s;
-    times->error  = ttft_error(&job->s->learn.ttft,
-                               kvcl_factor_error(&job->s->learn.inst[inst->id].prefill,
-                                                 kvcl_job_model(job, inst)->info.prefill_error));
+    times->error  = ttft_error(&job->s->learn.ttft, parts_error(job, cand, times));
 }

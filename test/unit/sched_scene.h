@@ -27,7 +27,8 @@ typedef struct scene {
 } scene_t;
 
 static const char scene_round[] = "kvcl-model 1\nname round\nsource a test\nprefill 0 0.001 0 0\nprefill_error 0.05\n"
-                                  "decode 0.01 0.001 1e-6\ndecode_error 0.05\nkv_bytes 1000\nnic 1e6\n";
+                                  "decode 0.01 0.001 1e-6\ndecode_error 0.05\nkv_bytes 1000\nnic 1e6\n"
+                                  "transfer_error 0.05\n";
 
 /* n instances of both roles; a request of 10 blocks of 100 tokens. */
 static inline void scene_open_model(scene_t *scene, const char *policy, size_t n, const char *text)

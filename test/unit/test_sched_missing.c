@@ -67,12 +67,94 @@ START_TEST(a_policy_without_its_predictions_takes_the_least_load_and_says_so)
 }
 END_TEST
 
+#define NO_TRANSFER "kvcl-model 1\nname x\nsource y\nprefill 0 0.001 0 0\nprefill_error 0.05\n" \
+                    "decode 0.01 0.001 1e-6\ndecode_error 0.05\nkv_bytes 1000\nnic 1e6\n"
+
+static void verdict_is(scene_t *scene, double ttft_s, uint32_t verdict)
+{
+    scene->req.ttft_s = ttft_s;
+    (void)scene_decide(scene);
+    ck_assert_msg(scene->out.verdict == verdict, "%s, TTFT %g s (asked: %g), error %g",
+                  kvcl_sched_verdict_name(scene->out.verdict), scene->out.times.ttft_s, ttft_s,
+                  scene->out.times.error);
+}
+
+/* Instance 0 prefills, instance 1 decodes; 4 of 10 blocks are there, so that 0.4 s of the hand-over are left. */
+static void open_handover(scene_t *scene, const char *policy, const char *model)
+{
+    scene_open_model(scene, policy, 2, model);
+    scene->inst[0].role = KVCL_SCHED_PREFILL;
+    scene->inst[1].role = KVCL_SCHED_DECODE;
+    scene_hold(scene, 0, 0, 4);
+}
+
+START_TEST(transfers_without_an_error_bound_refuse_nobody)
+{
+    static const char *const admit[] = {"baseline", "er", "erp", "kvcl"};
+    char                     policy[64];
+    scene_t                  scene;
+    size_t                   i;
+
+    for (i = 0; i < sizeof(admit) / sizeof(admit[0]); ++i) {
+        (void)snprintf(policy, sizeof(policy), "prefill=local,admit=%s", admit[i]);
+        open_handover(&scene, policy, NO_TRANSFER);
+        verdict_is(&scene, 0.5, KVCL_SCHED_GO); /* 0.6 + 0.4 s */
+        scene_near(scene.out.times.handover_s, 0.4);
+        ck_assert(scene.out.times.error < 0);
+        scene.n_holds = 0; /* 1 s of prefill hides it all */
+        verdict_is(&scene, 0.5, KVCL_SCHED_REFUSE);
+        scene_near(scene.out.times.error, 0.05);
+        scene_close(&scene);
+
+        open_handover(&scene, policy, NO_TRANSFER "transfer_error 0.1\n");
+        verdict_is(&scene, 0.5, KVCL_SCHED_REFUSE);
+        scene_near(scene.out.times.error, 0.1);
+        scene_close(&scene);
+
+        (void)snprintf(policy, sizeof(policy), "prefill=global,admit=%s", admit[i]);
+        scene_open_model(&scene, policy, 2, NO_TRANSFER);
+        scene.inst[0].queue_s     = 0.5;
+        scene.inst[0].nic_bytes_s = scene.inst[1].nic_bytes_s = 4e6;
+        scene.inst[1].role        = 0; /* it only holds blocks: 0.2 s of fetch */
+        scene_hold(&scene, 1, 0, 8);
+        verdict_is(&scene, 0.6, KVCL_SCHED_REFUSE); /* the queue hides the fetch */
+        scene.inst[0].queue_s = 0;
+        verdict_is(&scene, 0.3, KVCL_SCHED_GO);
+        scene_near(scene.out.times.fetch_s, 0.2);
+        scene_close(&scene);
+    }
+}
+END_TEST
+
+START_TEST(the_error_of_transfers_is_learnt)
+{
+    kvcl_sched_measured_t m = KVCL_SCHED_MEASURED_INIT;
+    scene_t               scene;
+
+    scene_open_model(&scene, "prefill=global,admit=er", 2, NO_TRANSFER);
+    scene.inst[0].nic_bytes_s = scene.inst[1].nic_bytes_s = 4e6;
+    scene.inst[1].role        = 0;
+    scene_hold(&scene, 1, 0, 8);
+    m.prefill = 0;
+    m.fetch_s = 0.2;
+    for (scene.req.id = 1; scene.req.id <= 20; ++scene.req.id) {
+        verdict_is(&scene, 0, KVCL_SCHED_GO);
+        m.id = scene.req.id;
+        ck_assert_int_eq(kvcl_sched_prefill_done(scene.sched, 1, &m), KVCL_OK);
+    }
+    verdict_is(&scene, 0.3, KVCL_SCHED_REFUSE);
+    scene_close(&scene);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("decisions without predictions");
     TCase *tcase = tcase_create("missing");
 
     tcase_add_test(tcase, a_policy_without_its_predictions_takes_the_least_load_and_says_so);
+    tcase_add_test(tcase, transfers_without_an_error_bound_refuse_nobody);
+    tcase_add_test(tcase, the_error_of_transfers_is_learnt);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }
