@@ -1,6 +1,7 @@
 """Prefill and decode apart: one engine computes prompts; another one, started separately, generates from them: out of
-the first one's memory, without a store, and through the store. There are prompts of several blocks, of whole ones only,
-and of less than one. A handover that never arrives, is of another prompt, or whose engine was killed, is computed.
+the first one's memory, without a store, and through the store, also layer by layer while they are computed. There are
+prompts of several blocks, of whole ones only, and of less than one. A handover that never arrives, is of another
+prompt, or whose engine was killed, is computed. Poisoned in the store, a handover changes what is generated.
 """
 
 import faulthandler
@@ -12,6 +13,7 @@ import sys
 
 import engine
 from engine import PROMPTS, check, generate
+from vllm_store import poison, record_keys
 
 SMALL = [[5, 6, 7]]
 
@@ -19,7 +21,8 @@ SMALL = [[5, 6, 7]]
 def options(how, store):
     """Nothing ends by time but what a test shortens: the decode engine starts when the prompts are computed."""
     return {"handover_timeout": float(engine.LIMIT),
-            **({"store": "none"} if how == "direct" else {"store": store, "handover": "store"})}
+            **({"store": "none"} if how == "direct" else {"store": store, "handover": "store"}),
+            **({"by_layer": "yes", "load": "sync"} if how == "layers" else {})}
 
 
 def write(name, what):
@@ -34,11 +37,14 @@ def prefill(how, store):
     llm = engine.start(options(how, store), "kv_producer")
     scheduler, worker = engine.sides(llm)
     asked = [{"do_remote_decode": True}] * len(PROMPTS)
-    if how == "store":
+    if how != "direct":
         engine.until(lambda: scheduler._link.ready() and worker._link.ready())
+        sent = layers_sent(worker._transfers)
         _, _, params = generate(llm, tokens=1, params=asked)
+        write("sent.json", list(sent))
+        _, _, more = generate(llm, PROMPTS[:2], 1, params=asked[:2])
         engine.forget(llm)  # until the blocks have been saved, and are free
-        write("store.json", params)
+        write(f"{how}.json", params + more)
         os._exit(0)
     _, _, params = generate(llm, tokens=1, params=asked)
     _, _, more = generate(llm, PROMPTS[:2], 1, params=asked[:2])
@@ -48,6 +54,18 @@ def prefill(how, store):
     engine.until(lambda: generate(llm, SMALL, 1) and len(leases._open) == 1)
     write("freed.json", [len(leases._open), leases.late])
     engine.until(lambda: False, engine.LIMIT)
+
+
+def layers_sent(transfers):
+    """A list that gets, for each layer that is computed, its number and how many saves wait for it."""
+    sent, ready = [], transfers.layer_ready
+
+    def layer_ready(layer, stream=None):
+        sent.append([layer, len(transfers._computing)])
+        return ready(layer, stream)
+
+    transfers.layer_ready = layer_ready
+    return sent
 
 
 def decode(how, store, prefiller):
@@ -60,8 +78,9 @@ def decode(how, store, prefiller):
     check(f"{how}: with addresses, or not", all(("kvcl_peers" in one) == (how == "direct") for one in params), params)
     llm = engine.start(options(how, store), "kv_consumer")
     scheduler, worker = engine.sides(llm)
-    if how == "store":
+    if how != "direct":
         engine.until(lambda: scheduler._link.ready() and worker._link.ready())
+    keys = record_keys()
     counts, waited, load = engine.count(worker), [], worker._transfers.load
 
     def seen(work):
@@ -73,6 +92,18 @@ def decode(how, store, prefiller):
     check(f"{how}: the decode engine generates what one engine does", out == base, out)
     check(f"{how}: all blocks came from the prefill engine", counts["loaded_blocks"] == 6 + 3 + 1 + 1, counts)
     engine.forget(llm)
+    if how == "layers":
+        with open("sent.json", encoding="ascii") as file:
+            sent = json.load(file)
+        check("layers: the prefill engine sent each layer while it computed", {layer for layer, saves in sent if saves}
+              == {0, 1, 2, 3}, sent)
+    if how == "store":
+        check("store: all whole blocks are poisoned", poison(store, list(keys)) >= 2 * 8)
+        before = counts["loaded_blocks"]
+        out, _, _ = generate(llm, PROMPTS[:2], params=params[len(PROMPTS):])
+        check("store: poisoned blocks change what is generated", out[0] != base[0] and out[1] != base[1] and
+              counts["loaded_blocks"] == before + 6 + 3, (out, counts))
+        engine.forget(llm)
     if how == "direct":
         out, _, _ = generate(llm, PROMPTS[1:2], params=params[-1:])
         check("direct: it is read again", out == base[1:2] and counts["loaded_blocks"] == 11 + 3, (out, counts))
@@ -111,9 +142,10 @@ def main():
         if sys.argv[1] == "prefill":
             return prefill(*sys.argv[2:])
         return decode(*sys.argv[2:4], int(sys.argv[4]))
-    store, failed = engine.Server(), 0
-    try:
-        for how in ("direct", "store"):
+    failed = 0
+    for how in ("direct", "store", "layers"):
+        store = engine.Server()
+        try:
             first = subprocess.Popen([sys.executable, __file__, "prefill", how, store.file])
             try:
                 second = subprocess.run([sys.executable, __file__, "decode", how, store.file, str(first.pid)],
@@ -122,8 +154,8 @@ def main():
                 first.kill()
                 first.wait()
             failed += second.returncode != 0
-    finally:
-        store.end()
+        finally:
+            store.end()
     sys.exit(failed)
 
 
