@@ -99,7 +99,7 @@ def start(options=None, role="kv_both", model="model", **settings):
         settings["kv_transfer_config"] = KVTransferConfig(
             kv_connector="KVCLConnector", kv_connector_module_path="kvcl.vllm", kv_role=role,
             kv_connector_extra_config=options)
-    return LLM(model, max_model_len=2048, enforce_eager=True, disable_log_stats=False, **settings)
+    return LLM(model, **{"max_model_len": 2048, **settings}, enforce_eager=True, disable_log_stats=False)
 
 
 def greedy(tokens):
