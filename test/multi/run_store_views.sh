@@ -2,7 +2,8 @@
 # Stores whose maps follow views: ranks are killed and stopped while others put, remove and get.
 #   gate   each case once, over shared memory or TCP
 #   night  each case over both, 10 seeds
-# Then put_stopped: ranks are stopped while the copies of a put are fetched.
+# Then put_stopped: ranks are stopped while the copies of a put are fetched. Then zombies: many ranks are stopped, and go
+# on when they have been excluded: 3 over each path, at night 30; TEST_ZOMBIES=N: N.
 # TEST_TIMEOUT: 3600
 set -eu
 : "${top_builddir:?}"
@@ -33,5 +34,15 @@ if timeout -k 10 500 "$top_builddir/test/multi/put_stopped"; then
 else
   failed=$((failed + 1))
 fi
+zombies=3
+[ "${TEST_RING:-gate}" = gate ] || zombies=30
+for path in shm tcp; do
+  if KVCL_PATH=$path timeout -k 10 $((200 + (10 * ${TEST_ZOMBIES:-$zombies}))) "$top_builddir/test/multi/zombies" \
+    "${TEST_ZOMBIES:-$zombies}"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+done
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Ranks that are killed, stopped or leave, and callbacks that block: the others agree on who is left, and the excluded
-# are fenced. Then ranks that
-# agree and shrink meanwhile, communicators that are revoked, and ranks that a killed one leaves deaf.
+# are fenced. Then ranks that agree and shrink meanwhile, communicators that are revoked, and ranks that a killed one
+# leaves deaf.
 #   gate   3 ranks over shared memory; 4 over TCP
 #   night  also 2 and 8 ranks, over both
 # TEST_TIMEOUT: 1800
