@@ -1,6 +1,7 @@
 #!/bin/sh
 # Processes that join a running job, in slots of ranks that were killed or stopped, and in free ones.
-# Then processes that join, and wait until a member activates them; then kills while a process joins.
+# Then processes that join, and wait until a member activates them; then kills while a process joins; then those of
+# another version, and strangers at a member's port.
 #   gate   4 ranks over shared memory, 3 over TCP
 #   night  also 6 ranks, and 100 kills and joins in a row over both
 # TEST_TIMEOUT: 1800
@@ -40,5 +41,6 @@ for case in $cases; do
   check "kills while processes join ${case#*/} ranks over ${case%/*}" env KVCL_PATH="${case%/*}" "$tests/join_kills" \
     "${case#*/}"
 done
+check "strangers where processes join" env KVCL_PATH=shm "$tests/join_strangers" 3
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]
