@@ -4,8 +4,8 @@
 # The tests of the package that need torch run there, which Debian's Python need not have.
 # It ends with the logs' ends of the parts that failed, and a table of all parts: result, time, counts, reason.
 # smoke: the calls that LMCache and SGLang make, LMCache's checker, and one round trip of vLLM; it downloads nothing.
-#   TEST_ENGINES_SECONDS=N   for all parts (default 5400; 2,739 were measured on two cores at load 14 to 26). A part
-#                            that is not over by then fails, and those after it are skipped
+#   TEST_ENGINES_SECONDS=N   for all parts (default 5400; 2,739 were measured on two cores at load 14 to 26; of the
+#                            smoke 360). A part that is not over by then fails, and those after it are skipped
 set -u
 : "${top_srcdir:?}" "${top_builddir:?}"
 here=$top_srcdir/bindings/python/tests/engines
@@ -29,7 +29,9 @@ eval "$(printf '%s\n' "$found" | sed "s/'/'\\\\''/g; s/=\(.*\)/='\1'; export TES
 
 passed=0 failed=0 skipped=0
 begun=$(date +%s)
-limit=${TEST_ENGINES_SECONDS:-5400}
+limit=5400
+[ -z "$smoke" ] || limit=360
+limit=${TEST_ENGINES_SECONDS:-$limit}
 mkdir "$tmp/base"
 export TEST_BASE="$tmp/base"
 : >"$tmp/rows"
@@ -95,6 +97,9 @@ else
   done
   for each in calls store killed ranks layers hybrid handover preempt tier tp random; do
     part "vllm:$each" "$here/run_vllm.sh" $each
+  done
+  for each in vllm disaggregated lmcache sglang; do
+    part "examples:$each" "$here/run_examples.sh" $each
   done
   for each in shm tcp vllm; do
     part "nixl:$each" "$top_srcdir/bindings/nixl/tests/run_nixl.sh" $each
