@@ -109,7 +109,7 @@ room src/experts  '(base|handle|core|ep|weave|kv|cache|xfer|experts)/'
 room src/store    '(base|wire|handle|core|req|topo|mem|weave|kv|cache|xfer|dir|tier|policy|view|store)/|member/lease\.h"'
 room src/value    '(base|wire|handle|core|req|mem|weave|kv|cache|xfer|dir|policy|store|value)/'
 room src/metrics  '(base|handle|core|store|metrics)/'
-room src/tools    'tools/|metrics/metrics_(context|store|text)\.h"|ucx_glue/ucp\.h"|base/(error|key_file|rand)\.h"|policy/evict\.h"|weave/(weave|choice)\.h"'
+room src/tools    'tools/|metrics/metrics_(context|store|text)\.h"|ucx_glue/ucp\.h"|base/(error|key_file|nearest|rand)\.h"|policy/evict\.h"|weave/(weave|choice)\.h"'
 only 'ucx_glue/ucp\.h' 'ucx_glue/[^:]*|src/tools/perf/floor_impl\.h|test/[^:]*'
 for dir in src/*/; do
   dir=${dir%/}

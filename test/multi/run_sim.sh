@@ -176,6 +176,15 @@ sed '5s/^\(. [^ ]* \)[^ ]*/\1x/' "$tmp/log" >"$tmp/changed"
 says "a bad log" 2 'changed:[0-9]+:[0-9]+: ' $sim --replay-log "$tmp/changed"
 says "no log" 2 'the first line must be' $sim --replay-log "$0"
 
+# A guess of 30 years for a prefill makes the queues that the scheduler is told no queues: these instances are counted.
+printf 'kvcl-model 1\nname x\nsource y\nprefill 9e8 1e-5 0 0\ndecode 1 0 0\nkv_bytes 1\nnic 1e10\nload 1e10\n' \
+  >"$tmp/years.model"
+absurd="--requests 50 --guess $tmp/years.model --overload 0 --prefill 1 --speed 10"
+says "instances that are left out" 0 '^left out +[1-9][0-9]* times .* in [0-9]+ decisions$' $sim $absurd
+says "as JSON" 0 '"left_out": [1-9]' $sim $absurd --json
+says "none is in a sound run" 0 '"left_out": 0,' $sim --requests 50 --json
+says "nor is it printed" 0 '^0$' sh -c '"$@" | grep -c "^left out" || :' sh $sim --requests 50
+
 # A fit.
 awk 'BEGIN { srand(1); print "tokens,cached,prefill_s,batch,context,step_s"
   for (i = 0; i < 300; ++i) { n = 500 + int(rand() * 60000); p = int(n * rand()); m = n - p; b = 1 + i % 40
@@ -185,8 +194,27 @@ says "fit" 0 'prefill: 300 measurements, 60 of them held out; 9 of 10 of these a
   $sim --fit "$tmp/measured.csv" --out "$tmp/fitted.model"
 says "the fitted model" 0 '^prefill 0\.05 0\.0002 1e-09 1e-06|^prefill 0\.0(5|49999)' cat "$tmp/fitted.model"
 says "it can be used" 0 fitted $sim --model "$tmp/fitted.model" --requests 200
+# What was not measured is the base model's, all of it.
+{
+  printf 'kvcl-model 1\nname x\nsource y\nprefill 0.01 1e-5 0 0\ndecode 0.02 1e-4 6e-7\n'
+  printf 'decode_from 95 0.007 2e-4 5e-7\ndecode_from 200 0.01 2e-4 4e-7\nmax_batch 256\nkv_tokens 12345678901\n'
+  printf 'kv_bytes 1e5\nnic 1e10\nload 1e10\n'
+} >"$tmp/base.model"
+grep '^tokens\|^1[0-9]*,' "$tmp/measured.csv" | cut -d, -f1-3 >"$tmp/prefills.csv"
+says "fit of prefills" 0 'prefill: [0-9]+ measurements' \
+  "$top_builddir/src/tools/kvcl_sim" --model "$tmp/base.model" --fit "$tmp/prefills.csv" --out "$tmp/fitted.model"
+for line in 'decode 0\.02 0\.0001 6e-07' 'decode_from 95 0\.007 0\.0002 5e-07' 'decode_from 200 0\.01 0\.0002 4e-07' \
+  'max_batch 256' 'kv_tokens 12345678901'; do
+  says "the base model's $line is kept" 0 "^$line\$" cat "$tmp/fitted.model"
+done
+says "it is read again" 0 'offered' "$top_builddir/src/tools/kvcl_sim" --model "$tmp/fitted.model" --requests 50
 printf 'tokens,cached,prefill_s\n1,2,3\n' >"$tmp/bad.csv"
 says "more cached than there are" 2 'bad.csv:2:1: more tokens cached' $sim --fit "$tmp/bad.csv"
+
+printf 'token,cached,prefill_s\n2,1,3\n' >"$tmp/bad.csv"
+says "a misspelt column" 2 'bad.csv:1:1: the header needs .*; is it tokens\?' $sim --fit "$tmp/bad.csv"
+printf 'batch,cntext,step_s\n2,1,3\n' >"$tmp/bad.csv"
+says "another misspelt column" 2 'bad.csv:1:7: .*; is it context\?' $sim --fit "$tmp/bad.csv"
 
 # Bad input.
 says "unknown option" 2 'did you mean --policy' $sim --polcy x

@@ -339,6 +339,12 @@ START_TEST(bad_csv_is_refused_with_line_and_column)
     ck_assert(read_text("Arrived_At,x,num_prefill_tokens,num_decode_tokens\n0,hi,1,2\n", error));
     ck_assert(!read_text("arrival,in\n0,1\n", error));
     ck_assert_str_eq(error, "t.csv:1:1: the header names no column \"out\"");
+    ck_assert(!read_text("x, Arival_at ,in,out\n0,0,1,2\n", error));
+    ck_assert_str_eq(error, "t.csv:1:4: "
+                            "the header names no column \"arrival\": is \"Arival_at\" to be \"arrived_at\"?");
+    ck_assert(!read_text("arrival,input_lenght,out\n0,1,2\n", error));
+    ck_assert_str_eq(error, "t.csv:1:9: "
+                            "the header names no column \"in\": is \"input_lenght\" to be \"input_length\"?");
     ck_assert(!read_text("arrival,in,out\n0,1,2\n0,1,x\n", error));
     ck_assert_str_eq(error, "t.csv:3:5: \"x\" is not a number");
     ck_assert(!read_text("arrival,in,out\n0,1\n", error));

@@ -115,6 +115,10 @@ void report_print(FILE *file, const sim_t *sim, const sim_stats_t *stats, bool c
         fprintf(file, "lost       %" PRIu64 " requests with an instance; %" PRIu64 " decided again\n",
                 stats->n[SIM_LOST], sim->totals.again);
     }
+    if (sim->totals.left_out != 0) {
+        fprintf(file, "left out   %" PRIu64 " times an instance whose loads were contradictory, in %" PRIu64
+                " decisions\n", sim->totals.left_out, sim->totals.decisions);
+    }
     print_times(file, "TTFT", stats->ttft, stats->n_ttft, stats->ttft_mean, 1, "s");
     print_times(file, "TBT", stats->tbt, stats->n_tbt, stats->tbt_mean, 1e3, "ms");
     fprintf(file, "prefill    %.3f s a request, %.2f s before it; %.0f s in all, %.0f s wasted; evenness (Jain) %.3f\n",

@@ -129,6 +129,7 @@ void report_json(json_out_t *json, const sim_t *sim, const sim_stats_t *stats, b
     json_count(json, "lost", stats->n[SIM_LOST]);
     json_count(json, "decided_again", sim->totals.again);
     json_count(json, "waits", sim->totals.waits);
+    json_count(json, "left_out", sim->totals.left_out);
     put_times(json, "ttft_s", stats->ttft, stats->n_ttft, stats->ttft_mean, cdf);
     put_times(json, "tbt_s", stats->tbt, stats->n_tbt, stats->tbt_mean, cdf);
     json_real(json, "prefill_s", stats->prefill_mean, 6);

@@ -5,6 +5,7 @@
 #include "config.h"
 #include "tools/sim/study/fit.h"
 #include "tools/sim/study/studies.h"
+#include "base/nearest.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +16,8 @@
 #define FIT_LINE_MAX 4096u
 #define HELD_OUT     5u /* each fifth row is not fitted, and tells the error */
 #define FEW_ROWS     10u
+#define PIECES_MAX   8u    /* lines of decode and decode_from in a model file */
+#define BATCH_MOST   65536 /* looked at for decode_from */
 
 enum { TOKENS, CACHED, PREFILL_S, BATCH, CONTEXT, STEP_S, MEASURES, OTHER = MEASURES };
 
@@ -42,6 +45,28 @@ static bool complain(const measured_t *m, size_t column, const char *what, const
     return false;
 }
 
+/* Columns are missing: where the header has one whose name is near to a missing one's, that is named. */
+static bool no_columns(const measured_t *m, const char *line, unsigned have)
+{
+    char   words[160], hint[48] = "";
+    size_t column = 1, at = 0, i, k, len, distance, least = SIZE_MAX;
+
+    for (k = 0; k < m->n_columns; ++k, at += len + 1) {
+        len = strcspn(line + at, ",\r\n");
+        for (i = 0; (m->columns[k] == OTHER) && (i < MEASURES); ++i) {
+            distance = ((have & (1u << i)) == 0) ? kvcl_edit_distance(line + at, len, measures[i]) : SIZE_MAX;
+            if ((distance <= (len + 1) / 3) && (distance < least)) {
+                least  = distance;
+                column = at + 1;
+                snprintf(hint, sizeof(hint), "; is it %s?", measures[i]);
+            }
+        }
+    }
+    snprintf(words, sizeof(words), "the header needs the columns tokens, cached, prefill_s, or batch, context, "
+             "step_s%s", hint);
+    return complain(m, column, words, NULL, 0);
+}
+
 static bool read_names(measured_t *m, const char *line)
 {
     const char *text = line;
@@ -67,7 +92,7 @@ static bool read_names(measured_t *m, const char *line)
     if (((have & 7u) == 7u) || ((have & 0x38u) == 0x38u)) {
         return true;
     }
-    return complain(m, 1, "the header needs the columns tokens, cached, prefill_s, or batch, context, step_s", NULL, 0);
+    return no_columns(m, line, have);
 }
 
 static bool reserve_rows(measured_t *m)
@@ -180,17 +205,67 @@ static bool put_part(FILE *file, const char *word, const fit_row_t *rows, size_t
     return true;
 }
 
-/* The decode step of the other model, as its two lines at a batch of 1 and of 2. */
+typedef struct piece {
+    double from, base, batch, context;
+} piece_t;
+
+static bool line_at(kvcl_sched_model_h model, double batch, double *base_p, double *context_p)
+{
+    *base_p = *context_p = 0;
+    return (kvcl_sched_model_decode_line(model, batch, base_p, context_p) == KVCL_OK) && (*base_p + *context_p > 0);
+}
+
+static bool is_near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
+}
+
+/* The constants that hold from this batch on, until the other model departs from them. */
+static bool piece_at(kvcl_sched_model_h model, double batch, piece_t *piece)
+{
+    double base, next, context;
+
+    if (!line_at(model, batch, &base, &piece->context) || !line_at(model, batch + 1, &next, &context)) {
+        return false;
+    }
+    piece->from  = batch;
+    piece->batch = fmax(next - base, 0);
+    piece->base  = fmax(base - (batch * piece->batch), 0);
+    return true;
+}
+
+/* @return how many pieces; one more than PIECES_MAX for a table, whose lines no few pieces hold. */
+static size_t pieces_of(kvcl_sched_model_h model, piece_t *pieces)
+{
+    double batch, base, context;
+    size_t n = piece_at(model, 1, &pieces[0]) ? 1 : 0;
+
+    for (batch = 2; (n != 0) && (n <= PIECES_MAX) && (batch <= BATCH_MOST); ++batch) {
+        if (line_at(model, batch, &base, &context) &&
+            !(is_near(context, pieces[n - 1].context) &&
+              is_near(base, pieces[n - 1].base + (batch * pieces[n - 1].batch)))) {
+            n += piece_at(model, batch, &pieces[n]) ? 1 : 0;
+        }
+    }
+    return n;
+}
+
+/* The decode step of the other model. Of a table: its two lines at a batch of 1 and of 2. */
 static void put_decode_of(FILE *file, kvcl_sched_model_h model, double error)
 {
-    double base[2] = {0, 0}, slope[2] = {0, 0};
+    piece_t pieces[PIECES_MAX + 1];
+    size_t  n = pieces_of(model, pieces), i;
 
-    if ((kvcl_sched_model_decode_line(model, 1, &base[0], &slope[0]) != KVCL_OK) ||
-        (kvcl_sched_model_decode_line(model, 2, &base[1], &slope[1]) != KVCL_OK) || (base[0] + slope[0] <= 0)) {
-        return;
+    n = (n <= PIECES_MAX) ? n : 1;
+    for (i = 0; i < n; ++i) {
+        if (i == 0) {
+            fprintf(file, "decode");
+        } else {
+            fprintf(file, "decode_from %.0f", pieces[i].from);
+        }
+        fprintf(file, " %.9g %.9g %.9g\n", pieces[i].base, pieces[i].batch, pieces[i].context);
     }
-    fprintf(file, "decode %.9g %.9g %.9g\n", fmax((2 * base[0]) - base[1], 0), fmax(base[1] - base[0], 0), slope[0]);
-    if (error >= 0) {
+    if ((n != 0) && (error >= 0)) {
         fprintf(file, "decode_error %.4g\n", error);
     }
 }
@@ -225,11 +300,19 @@ static void put_item(FILE *file, const char *word, double value)
     }
 }
 
+static void put_count(FILE *file, const char *word, uint64_t value)
+{
+    if (value > 0) {
+        fprintf(file, "%s %" PRIu64 "\n", word, value);
+    }
+}
+
 static void put_rest(FILE *file, const kvcl_sched_model_info_t *info)
 {
     put_item(file, "kv_bytes", info->kv_bytes);
-    put_item(file, "kv_tokens", info->kv_tokens);
-    put_item(file, "pool_tokens", info->pool_tokens);
+    put_count(file, "kv_tokens", info->kv_tokens);
+    put_count(file, "pool_tokens", info->pool_tokens);
+    put_count(file, "max_batch", info->max_batch);
     put_item(file, "nic", info->nic_bytes_s);
     put_item(file, "load", info->load_bytes_s);
     put_item(file, "schedule", info->schedule_s);

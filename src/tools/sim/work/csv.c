@@ -4,7 +4,9 @@
  */
 #include "config.h"
 #include "tools/sim/work/work.h"
+#include "base/nearest.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -74,6 +76,54 @@ static csv_column_t column_of(const char *text, size_t len)
     return CSV_OTHER;
 }
 
+/* The name of the column that is nearest to text, if one is near: a third of its length away. */
+static bool nearest_of(csv_column_t column, const char *text, size_t len, const char **name_p, size_t *distance_p)
+{
+    size_t i, k, distance;
+    char   lower[64];
+
+    if (len >= sizeof(lower)) {
+        return false;
+    }
+    for (k = 0; k < len; ++k) {
+        lower[k] = (char)tolower((unsigned char)text[k]);
+    }
+    *distance_p = 1 + ((len + 1) / 3);
+    *name_p     = NULL;
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
+        distance = (names[i].column == column) ? kvcl_edit_distance(lower, len, names[i].name) : SIZE_MAX;
+        if (distance < *distance_p) {
+            *distance_p = distance;
+            *name_p     = names[i].name;
+        }
+    }
+    return *name_p != NULL;
+}
+
+/* No field of the header is the column: says which one is nearest to a name of it, if one is near. */
+static bool no_column(const csv_t *csv, const char *line, csv_column_t column)
+{
+    static const char *const first[] = {"arrival", "in", "out"};
+    const char               *text   = line, *at = NULL, *name = NULL;
+    size_t                   least   = SIZE_MAX, at_len = 0, len, distance, i;
+
+    for (i = 0; i < csv->n_columns; ++i) {
+        len = field_at(&text);
+        if ((csv->columns[i] == CSV_OTHER) && nearest_of(column, text, len, &name, &distance) && (distance < least)) {
+            least  = distance;
+            at     = text;
+            at_len = len;
+        }
+        text += strcspn(text, ",\r\n") + 1;
+    }
+    if (at == NULL) {
+        return fail(csv, 1, "the header names no column \"%s\"", first[column]);
+    }
+    (void)nearest_of(column, at, at_len, &name, &distance);
+    return fail(csv, (size_t)(at - line) + 1, "the header names no column \"%s\": is \"%.*s\" to be \"%s\"?",
+                first[column], (int)at_len, at, name);
+}
+
 static bool read_header(csv_t *csv, const char *line)
 {
     const char *text = line;
@@ -96,11 +146,8 @@ static bool read_header(csv_t *csv, const char *line)
         }
         ++text;
     }
-    if ((have & 7u) != 7u) {
-        return fail(csv, 1, "the header names no column \"%s\"", ((have & 1u) == 0) ? "arrival"
-                                                                  : ((have & 2u) == 0) ? "in" : "out");
-    }
-    return true;
+    return ((have & 7u) == 7u) ? true : no_column(csv, line, ((have & 1u) == 0) ? CSV_ARRIVAL
+                                                             : ((have & 2u) == 0) ? CSV_IN : CSV_OUT);
 }
 
 static bool read_field(csv_t *csv, const char *line, const char *text, size_t len, csv_column_t column,
