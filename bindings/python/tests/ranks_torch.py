@@ -25,9 +25,14 @@ gloo = None
 
 
 def data(dtype, count, salt=0):
-    """Small numbers: sums and products of four ranks are exact in every type."""
+    """Small numbers: sums of eight ranks, and products of four, are exact in every type."""
     x = (torch.arange(count) * 7 + RANK * 3 + salt) % 3 + 1
     return (x % 2 == 0) if dtype == torch.bool else x.to(dtype)
+
+
+def operands(op, dtype, count):
+    """Other numbers at each rank, such that the result is exact in every type: of a product four ranks give ones."""
+    return torch.ones(count, dtype=dtype) if op == dist.ReduceOp.PRODUCT and RANK >= 4 else data(dtype, count, RANK)
 
 
 def both(what, call):
@@ -51,12 +56,12 @@ def reductions():
                     continue
 
                 def all_reduce(group):
-                    x = data(dtype, count)
+                    x = operands(op, dtype, count)
                     dist.all_reduce(x, op, group=group)
                     return [x]
 
                 def reduce(group):
-                    x = data(dtype, count)
+                    x = operands(op, dtype, count)
                     dist.reduce(x, SIZE - 1, op, group=group)
                     return [x] if RANK == SIZE - 1 else []
 
