@@ -164,7 +164,7 @@ typedef struct kvcl_sched_run {
     uint32_t first;
     uint32_t blocks;
     uint16_t plan;                     /* kvcl_sched_plan_t */
-    uint16_t tier;                     /* of the copy at `from`, or there */
+    uint16_t tier;                     /* of the copy at `from`, or there; of several the slowest */
     uint16_t flags;
     uint16_t n;                        /* of inst[] */
     uint32_t from;                     /* id; KVCL_SCHED_NONE */

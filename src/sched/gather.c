@@ -252,6 +252,7 @@ static bool add_piece(kvcl_job_t *job, const kvcl_seg_t *seg, uint32_t k, uint32
     if ((last != NULL) && (last->from == seg->inst[k]) && (last->first + last->blocks == first)) {
         last->blocks  += blocks;
         last->n_others = 0;
+        last->tier     = (seg->tier[k] > last->tier) ? seg->tier[k] : last->tier;
         return true;
     }
     if (job->n_pieces == KVCL_PIECES) {

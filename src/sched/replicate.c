@@ -99,13 +99,14 @@ static void write_copies(kvcl_job_t *job, const trunk_t *trunk)
 
     for (k = 0; (k < trunk->n_senders) && (k < trunk->n_targets); ++k) {
         copy  = &job->copy[job->n_copies++];
-        *copy = (kvcl_piece_t){.first = trunk->depth, .from = trunk->sender[k], .tier = 1};
+        *copy = (kvcl_piece_t){.first = trunk->depth, .from = trunk->sender[k]};
         for (t = k; (t < trunk->n_targets) && (copy->n_others < EACH); t += trunk->n_senders) {
             own                            = job->cand[trunk->target[t]].own;
             copy->first                    = (own < copy->first) ? own : copy->first;
             copy->others[copy->n_others++] = job->cand[trunk->target[t]].inst;
         }
         copy->blocks = trunk->depth - copy->first;
+        copy->tier   = kvcl_view_tier(job, job->inst[copy->from]->id, copy->first, trunk->depth, false);
     }
 }
 

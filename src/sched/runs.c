@@ -12,6 +12,14 @@ static kvcl_sched_run_t *add(kvcl_job_t *job, uint32_t first, uint32_t blocks, k
     return run;
 }
 
+/* Blocks that the picked instance has, or will have when it prefills. */
+static void add_there(kvcl_job_t *job, uint32_t first, uint32_t end)
+{
+    const uint32_t id = kvcl_job_inst(job, &job->cand[job->pick])->id;
+
+    add(job, first, end - first, KVCL_SCHED_THERE)->tier = kvcl_view_tier(job, id, first, end, true);
+}
+
 static void add_piece(kvcl_job_t *job, const kvcl_piece_t *piece, kvcl_sched_plan_t plan)
 {
     kvcl_sched_run_t *run = add(job, piece->first, piece->blocks, plan);
@@ -40,19 +48,19 @@ void kvcl_runs_write(kvcl_job_t *job)
     uint32_t              i, at = cand->own;
 
     if (cand->own > 0) {
-        (void)add(job, 0, cand->own, KVCL_SCHED_THERE);
+        add_there(job, 0, cand->own);
     }
     for (i = 0; i < job->n_pieces; ++i) { /* what no piece has is there: runs behind the leading one */
         if (job->piece[i].first > at) {
             there += tokens_of(job, job->piece[i].first) - tokens_of(job, at);
-            (void)add(job, at, job->piece[i].first - at, KVCL_SCHED_THERE);
+            add_there(job, at, job->piece[i].first);
         }
         add_piece(job, &job->piece[i], KVCL_SCHED_FETCH);
         at = job->piece[i].first + job->piece[i].blocks;
     }
     if (at < cand->upto) {
         there += tokens_of(job, cand->upto) - tokens_of(job, at);
-        (void)add(job, at, cand->upto - at, KVCL_SCHED_THERE);
+        add_there(job, at, cand->upto);
         at = cand->upto;
     }
     if (at < job->blocks) {

@@ -180,6 +180,9 @@ kvcl_status_t kvcl_view_make(kvcl_job_t *job, const kvcl_sched_inst_t *insts, si
     KVCL_MUST_CHECK;
 /** The index of an instance by its id; KVCL_SCHED_NONE: not in this decision. */
 uint32_t kvcl_view_find(const kvcl_job_t *job, uint32_t id);
+/** The slowest tier among the blocks first .. end - 1 of instance @a id, each by its fastest copy there. @a pending:
+ * with those that are not there yet. */
+uint16_t kvcl_view_tier(const kvcl_job_t *job, uint32_t id, uint32_t first, uint32_t end, bool pending);
 
 static inline const kvcl_sched_inst_t *kvcl_job_inst(const kvcl_job_t *job, const kvcl_cand_t *cand)
 {

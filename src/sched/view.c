@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/structs.h"
 
-enum { PASSES = 8 };
+enum { PASSES = 8, STEPS = 64 };
 
 static const double TIME_MAX = 1e9;
 
@@ -150,4 +150,41 @@ uint32_t kvcl_view_find(const kvcl_job_t *job, uint32_t id)
     const kvcl_sched_t *s = job->s;
 
     return ((id < s->params.max_insts) && (s->stamp[id] == s->call)) ? s->index[id] : KVCL_SCHED_NONE;
+}
+
+/* The run of the instance that has block `at` on the fastest tier; of equal ones the longest. NULL: none has it. */
+static const kvcl_sched_hold_t *fastest_at(const kvcl_job_t *job, uint32_t id, uint32_t at, bool pending)
+{
+    const kvcl_sched_hold_t *hold, *best = NULL;
+    size_t                  i;
+
+    for (i = 0; i < job->n_holds; ++i) {
+        hold = &job->holds[i];
+        if ((hold->inst == id) && (hold->first <= at) && ((uint64_t)hold->first + hold->blocks > at) &&
+            (pending || ((hold->flags & KVCL_SCHED_PENDING) == 0)) &&
+            ((best == NULL) || (hold->tier < best->tier) ||
+             ((hold->tier == best->tier) &&
+              ((uint64_t)hold->first + hold->blocks > (uint64_t)best->first + best->blocks)))) {
+            best = hold;
+        }
+    }
+    return best;
+}
+
+uint16_t kvcl_view_tier(const kvcl_job_t *job, uint32_t id, uint32_t first, uint32_t end, bool pending)
+{
+    const kvcl_sched_hold_t *hold;
+    uint64_t                at   = first;
+    uint16_t                tier = 0;
+    unsigned                step;
+
+    for (step = 0; (step < STEPS) && (at < end); ++step) {
+        hold = fastest_at(job, id, (uint32_t)at, pending);
+        if (hold == NULL) {
+            return tier;
+        }
+        tier = (hold->tier > tier) ? hold->tier : tier;
+        at   = (uint64_t)hold->first + hold->blocks;
+    }
+    return tier;
 }

@@ -126,6 +126,56 @@ START_TEST(sessions_stay_and_bounded_load_moves_them)
 }
 END_TEST
 
+/* A hold of some tier. */
+static void hold_on(scene_t *scene, uint32_t inst, uint32_t first, uint32_t blocks, uint16_t tier)
+{
+    scene_hold(scene, inst, first, blocks);
+    scene->hold[scene->n_holds - 1].tier = tier;
+}
+
+START_TEST(plans_name_the_tier_that_the_holder_has)
+{
+    static const char *const names[] = {"global", "kvcl:work=0:room=0:price=0"};
+    char                     policy[64];
+    scene_t                  scene;
+    size_t                   i;
+    uint16_t                 tier;
+
+    for (i = 0; i < 2; ++i) {
+        for (tier = 0; tier < 3; ++tier) {
+            (void)snprintf(policy, sizeof(policy), "prefill=%s", names[i]);
+            scene_open(&scene, policy, 2);
+            scene.inst[0].nic_bytes_s = scene.inst[1].nic_bytes_s = 1e7;
+            scene.inst[0].queue_s     = 5;
+            hold_on(&scene, 0, 0, 8, tier);
+            hold_on(&scene, 1, 0, 2, 2 - tier);
+            ck_assert_uint_eq(scene_decide(&scene), 1);
+            ck_assert_uint_eq(scene.out.runs[0].plan, KVCL_SCHED_THERE);
+            ck_assert_uint_eq(scene.out.runs[0].tier, 2 - tier);
+            ck_assert_uint_eq(scene.out.runs[1].plan, KVCL_SCHED_FETCH);
+            ck_assert_uint_eq(scene.out.runs[1].from, 0);
+            ck_assert_uint_eq(scene.out.runs[1].tier, tier);
+            scene_close(&scene);
+        }
+    }
+    scene_open(&scene, "prefill=local", 1);
+    hold_on(&scene, 0, 0, 3, 0);
+    hold_on(&scene, 0, 2, 4, 1); /* block 2 twice: the device counts */
+    hold_on(&scene, 0, 0, 9, 2);
+    (void)scene_decide(&scene);
+    ck_assert_uint_eq(scene.out.runs[0].blocks, 9);
+    ck_assert_uint_eq(scene.out.runs[0].tier, 2); /* blocks 6 to 8 */
+    scene.n_holds = 2;
+    (void)scene_decide(&scene);
+    ck_assert_uint_eq(scene.out.runs[0].blocks, 6);
+    ck_assert_uint_eq(scene.out.runs[0].tier, 1);
+    scene.n_holds = 1;
+    (void)scene_decide(&scene);
+    ck_assert_uint_eq(scene.out.runs[0].tier, 0);
+    scene_close(&scene);
+}
+END_TEST
+
 /* Algorithm 1 as the paper prints it, over leading runs. */
 static uint32_t reference(const scene_t *scene, const uint32_t *run, double threshold, double *ttft_p)
 {
@@ -196,6 +246,7 @@ int main(void)
     tcase_add_test(tcase, global_fetches_above_the_threshold_only);
     tcase_add_test(tcase, pending_blocks_count_at_home_and_are_no_source);
     tcase_add_test(tcase, sessions_stay_and_bounded_load_moves_them);
+    tcase_add_test(tcase, plans_name_the_tier_that_the_holder_has);
     tcase_add_test(tcase, global_is_algorithm_1);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
