@@ -4,7 +4,8 @@
  *   1. Feasibility. A request is refused if it would miss its TTFT even at the optimistic end of its prediction, ttft /
  *      (1 + error); or, in the same way, its TBT, with the requests that will decode when its prefill has ended. Each
  *      of them decodes for its own length: the expected one, or the median learnt of its class.
- *   2. Room. A request is refused if its KV, with its output, fits into no decode instance, even an empty one.
+ *   2. Room. A request is refused if its KV fits into no decode instance, even an empty one: its prompt, with the
+ *      output that the caller expects, or one token. A guess of the output refuses no request.
  *   3. Worth against price. Worth = weight x (seconds of its whole prefill)^gamma; cost = the seconds of prefill that
  *      it takes, and the decode room: its share of the tokens of KV, times the seconds that it holds them for an output
  *      of quantile q. Under overload only those pass whose worth / cost is above a price. The price rises while the
@@ -42,9 +43,18 @@ static double output_of(const kvcl_job_t *job, double q)
     return ((req->output_max > 0) && (tokens > (double)req->output_max)) ? (double)req->output_max : tokens;
 }
 
-static bool fits_nowhere(const kvcl_job_t *job, double need)
+/* What the caller expects of the output; not known: one token. Never what is only guessed. */
+static double output_least(const kvcl_sched_req_t *req)
 {
-    uint32_t k;
+    const double tokens = (req->output_tokens > 0) ? (double)req->output_tokens : 1;
+
+    return ((req->output_max > 0) && (tokens > (double)req->output_max)) ? (double)req->output_max : tokens;
+}
+
+static bool fits_nowhere(const kvcl_job_t *job)
+{
+    const double need = (double)job->req.tokens + output_least(&job->req);
+    uint32_t     k;
 
     for (k = 0; k < job->n_dec; ++k) {
         if ((job->inst[job->dec[k]]->kv_total == 0) || ((double)job->inst[job->dec[k]]->kv_total >= need)) {
@@ -147,7 +157,7 @@ static void admit(kvcl_job_t *job, const double *arg, bool late)
     if (late) {
         return;
     }
-    if (fits_nowhere(job, (double)job->req.tokens + output_of(job, 0.5))) {
+    if (fits_nowhere(job)) {
         kvcl_admit_refuse(job, KVCL_SCHED_REASON_NO_ROOM, 60);
     } else if (ttft_hopeless(job)) {
         kvcl_admit_refuse(job, KVCL_SCHED_REASON_TTFT, job->out->times.ttft_s - job->req.ttft_s);

@@ -136,12 +136,36 @@ START_TEST(kvcl_refuses_at_the_optimistic_end_only)
     ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_REFUSE);
     ck_assert_uint_eq(scene.out.reason, KVCL_SCHED_REASON_TTFT);
     scene.req.ttft_s       = 0;
-    scene.inst[0].kv_total = 1200; /* 1,000 tokens and 256 of output */
-    scene.inst[0].kv_free  = 1200;
+    scene.inst[0].kv_total = 1000; /* 1,000 tokens, and none of output */
+    scene.inst[0].kv_free  = 1000;
     ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_REFUSE);
     ck_assert_uint_eq(scene.out.reason, KVCL_SCHED_REASON_NO_ROOM);
-    scene.inst[0].kv_total = 1300;
+    scene.inst[0].kv_total = 1001;
     ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_GO);
+    scene.req.output_tokens = 200; /* the caller expects them */
+    ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_REFUSE);
+    ck_assert_uint_eq(scene.out.reason, KVCL_SCHED_REASON_NO_ROOM);
+    scene.req.output_max = 1;
+    ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_GO);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(a_guess_of_the_output_refuses_no_prompt_that_fits)
+{
+    kvcl_sched_measured_t m = KVCL_SCHED_MEASURED_INIT;
+    scene_t               scene;
+    int                   i;
+
+    scene_open(&scene, "admit=kvcl", 1);
+    scene.inst[0].kv_total = 1200;
+    scene.inst[0].kv_free  = 1200;
+    ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_GO); /* not 256 of output, as is guessed */
+    m.output_tokens = 5000;
+    for (i = 0; i < 20; ++i) {
+        ck_assert_int_eq(kvcl_sched_finished(scene.sched, 0, &m), KVCL_OK);
+    }
+    ck_assert_uint_eq(verdict(&scene), KVCL_SCHED_GO); /* nor 5,000, as others of the class had */
     scene_close(&scene);
 }
 END_TEST
@@ -317,6 +341,7 @@ int main(void)
     tcase_add_test(tcase, prediction_counts_those_that_will_decode_then);
     tcase_add_test(tcase, without_an_error_bound_nobody_is_refused);
     tcase_add_test(tcase, kvcl_refuses_at_the_optimistic_end_only);
+    tcase_add_test(tcase, a_guess_of_the_output_refuses_no_prompt_that_fits);
     tcase_add_test(tcase, under_overload_the_dear_are_refused_and_later_nobody);
     tcase_add_test(tcase, by_deadline_only_earlier_ones_are_ahead);
     tcase_add_test(tcase, an_idle_cluster_refuses_nobody_that_it_can_serve);
