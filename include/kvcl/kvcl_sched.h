@@ -52,7 +52,7 @@ typedef struct kvcl_sched_inst {
     uint32_t role;
     uint32_t flags;
     uint32_t model;           /* index into the models of kvcl_sched_create */
-    double   age_s;           /* age of this report */
+    double   age_s;           /* age of this report; kvcl_sched_create states when it is old */
     double   queue_s;         /* predicted seconds until it could begin one more prefill: the rest of those running, and
                                  all those waiting; by the scheduler's busy_s, without its correction */
     uint32_t prefills;        /* prefills running */
@@ -138,7 +138,8 @@ typedef enum kvcl_sched_verdict {
     X(DECODE_LOAD, 7, "the decode instances are too loaded")                                               \
     X(NO_ROOM, 8, "its KV fits into no decode instance")                                                   \
     X(WORTH, 9, "it is worth less than the prefill seconds and the decode room that it takes from others") \
-    X(LATE, 10, "its deadline can no longer be met")
+    X(LATE, 10, "its deadline can no longer be met")                                                       \
+    X(STALE, 11, "least load, because the reports of most instances are old")
 
 #define KVCL_SCHED_REASON_ENUM(_name, _number, _text) KVCL_SCHED_REASON_##_name = (_number),
 typedef enum kvcl_sched_reason { KVCL_SCHED_REASON_MAP(KVCL_SCHED_REASON_ENUM) } kvcl_sched_reason_t;
@@ -207,6 +208,8 @@ typedef struct kvcl_sched_decision {
     uint32_t           n_runs;
     uint32_t           reserved;
     kvcl_sched_run_t   runs[KVCL_SCHED_RUNS];
+    uint32_t           stale;         /* instances that take requests, and whose report is old */
+    uint32_t           reserved2;     /* 0 */
 } kvcl_sched_decision_t;
 
 /* ---- a scheduler ---- */
@@ -224,7 +227,11 @@ typedef struct kvcl_sched_params {
 
 /**
  * Make a scheduler. policy: "prefill=NAME[:key=value...],decode=NAME,admit=NAME,queue=NAME" in any order; what is left
- * out is "prefill=kvcl,decode=load,admit=all,queue=fcfs". kvcl_sched_policies lists the names and their keys. models:
+ * out is "prefill=kvcl,decode=load,admit=all,queue=fcfs". kvcl_sched_policies lists the names and their keys. Each
+ * policy of prefill also has the key stale (30; 0.001 to 1e9 seconds): reports with a larger age_s are old. An instance
+ * with an old report takes no new request while at least half of those of its role have younger ones. Otherwise all
+ * stay, a policy that reads reports (not random, not rr) takes the least load as last reported, and says STALE.
+ * Predictions from an old report have no error, so that they refuse nobody. models:
  * n_models of them, at least one; they must outlive the scheduler. The caller destroys *sched_p.
  * @return KVCL_OK; KVCL_ERR_INVALID_PARAM (of a policy with the column and the nearest known name); KVCL_ERR_NO_MEMORY.
  */

@@ -90,6 +90,7 @@ static kvcl_job_t *new_job(kvcl_sched_t *s, double now_s)
     job->dpick    = KVCL_SCHED_NONE;
     job->placed   = KVCL_SCHED_NONE;
     job->fallback = false;
+    job->n_old    = 0;
     job->keep     = false;
     job->n_pieces = 0;
     job->n_copies = 0;
@@ -134,21 +135,26 @@ static void nobody(kvcl_job_t *job)
     job->out->retry_s = RETRY_S;
 }
 
+static void set_decode(kvcl_job_t *job, uint32_t i)
+{
+    const kvcl_sched_inst_t *inst = job->inst[i];
+
+    job->dpick          = i;
+    job->out->decode    = inst->id;
+    job->out->tbt_s     = kvcl_times_tbt(job, i);
+    job->out->tbt_error = ((job->out->tbt_s < 0) || kvcl_job_old(job, inst)) ? -1 :
+                          kvcl_factor_error(&job->s->learn.inst[inst->id].decode,
+                                            kvcl_job_model(job, inst)->info.decode_error);
+}
+
 static void pick_decode(kvcl_job_t *job)
 {
     const kvcl_sched_t *s = job->s;
-    const kvcl_sched_inst_t *inst;
 
-    if (job->n_dec == 0) {
-        return;
+    if (job->n_dec > 0) {
+        s->choice[KVCL_POLICY_DECODE].policy->decode(job, s->choice[KVCL_POLICY_DECODE].arg);
+        set_decode(job, job->dpick);
     }
-    s->choice[KVCL_POLICY_DECODE].policy->decode(job, s->choice[KVCL_POLICY_DECODE].arg);
-    inst                = job->inst[job->dpick];
-    job->out->decode    = inst->id;
-    job->out->tbt_s     = kvcl_times_tbt(job, job->dpick);
-    job->out->tbt_error = (job->out->tbt_s < 0) ? -1 :
-                          kvcl_factor_error(&s->learn.inst[inst->id].decode,
-                                            kvcl_job_model(job, inst)->info.decode_error);
 }
 
 static void place(kvcl_job_t *job)
@@ -163,7 +169,8 @@ static void place(kvcl_job_t *job)
     }
     kvcl_ahead(job);
     job->fallback = job->fallback && choice->policy->timed;
-    if (job->fallback) {
+    job->old_prefill = job->old_prefill && !choice->policy->blind;
+    if (job->fallback || job->old_prefill) {
         kvcl_pick_load(job);
     } else {
         choice->policy->place(job, choice->arg);
@@ -173,7 +180,8 @@ static void place(kvcl_job_t *job)
     out->score   = cand->score;
     out->busy_s  = (cand->prefill_s < 0) ? 0 : cand->prefill_s / cand->factor;
     out->reason  = (job->n_cand == 1) ? KVCL_SCHED_REASON_ONLY : KVCL_SCHED_REASON_BEST;
-    out->reason  = job->fallback ? KVCL_SCHED_REASON_FALLBACK : out->reason;
+    out->reason  = job->old_prefill ? KVCL_SCHED_REASON_STALE :
+                   (job->fallback ? KVCL_SCHED_REASON_FALLBACK : out->reason);
     pick_decode(job);
     kvcl_times_fill(job, cand, &out->times);
     if (job->second != KVCL_SCHED_NONE) {
@@ -238,6 +246,7 @@ kvcl_status_t kvcl_sched_decide(kvcl_sched_h sched, double now_s, const kvcl_sch
         return status;
     }
     out->left_out = job->left_out;
+    out->stale    = job->n_old;
     if (job->n_cand == 0) {
         nobody(job);
     } else {
@@ -303,6 +312,7 @@ kvcl_status_t kvcl_sched_decode(kvcl_sched_h sched, double now_s, const kvcl_sch
         return status;
     }
     out.left_out = job->left_out;
+    out.stale    = job->n_old;
     out.prefill  = prefill;
     at           = kvcl_view_find(job, decode);
     if (job->n_dec == 0) {
@@ -310,10 +320,11 @@ kvcl_status_t kvcl_sched_decode(kvcl_sched_h sched, double now_s, const kvcl_sch
     } else {
         job->placed = ((at != KVCL_SCHED_NONE) && (job->inst[at]->pending > 0)) ? at : KVCL_SCHED_NONE;
         pick_decode(job);
+        if (job->old_decode && !sched->choice[KVCL_POLICY_DECODE].policy->blind) {
+            out.reason = KVCL_SCHED_REASON_STALE;
+        }
         if ((at != KVCL_SCHED_NONE) && ((job->inst[at]->flags & KVCL_SCHED_DRAINING) == 0)) {
-            job->dpick = at; /* the KV is on its way there */
-            out.decode = decode;
-            out.tbt_s  = kvcl_times_tbt(job, at);
+            set_decode(job, at); /* the KV is on its way there */
         }
         sched->choice[KVCL_POLICY_ADMIT].policy->admit(job, sched->choice[KVCL_POLICY_ADMIT].arg, true);
         placed_again(job);

@@ -33,16 +33,19 @@ const kvcl_policy_t kvcl_policy_decode_random = {.name   = "random",
                                                  .kind   = KVCL_POLICY_DECODE,
                                                  .desc   = "any instance, by the seed",
                                                  .source = "common baseline",
+                                                 .blind  = true,
                                                  .decode = by_lot};
 
 const kvcl_policy_t kvcl_policy_decode_rr = {.name   = "rr",
                                              .kind   = KVCL_POLICY_DECODE,
                                              .desc   = "each instance in turn, as they are listed",
                                              .source = "common baseline",
+                                             .blind  = true,
                                              .decode = in_turn};
 
 const kvcl_policy_t kvcl_policy_decode_same = {.name   = "same",
                                                .kind   = KVCL_POLICY_DECODE,
                                                .desc   = "where it was prefilled, if that decodes; else as load",
                                                .source = "engines without disaggregation",
+                                               .blind  = true,
                                                .decode = same};

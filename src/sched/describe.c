@@ -129,6 +129,9 @@ const char *kvcl_sched_describe(const kvcl_sched_decision_t *decision, char *buf
     if (decision->left_out > 0) {
         say(&text, "\nleft out, since their reports contradict themselves: %u", (unsigned)decision->left_out);
     }
+    if (decision->stale > 0) {
+        say(&text, "\ninstances with an old report: %u", (unsigned)decision->stale);
+    }
     say(&text, "\n");
     for (i = 0; (i < decision->n_runs) && (i < KVCL_SCHED_RUNS); ++i) {
         say_run(&text, &decision->runs[i]);

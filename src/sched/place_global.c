@@ -60,11 +60,8 @@ static void place(kvcl_job_t *job, const double *arg)
     if (cand->upto > cand->own) {
         job->keep     = arg[MIGRATE] > 0;
         job->n_pieces = 1;
-        job->piece[0] = (kvcl_piece_t){.first  = cand->own,
-                                       .blocks = cand->upto - cand->own,
-                                       .from   = holder,
-                                       .tier   = kvcl_view_tier(job, job->inst[holder]->id, cand->own, cand->upto,
-                                                                false)};
+        job->piece[0] = (kvcl_piece_t){.first = cand->own, .blocks = cand->upto - cand->own, .from = holder};
+        job->piece[0].tier = kvcl_view_tier(job, job->inst[holder]->id, cand->own, cand->upto, false);
     }
 }
 

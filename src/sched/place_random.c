@@ -13,4 +13,5 @@ const kvcl_policy_t kvcl_policy_place_random = {.name   = "random",
                                                 .kind   = KVCL_POLICY_PREFILL,
                                                 .desc   = "any instance, by the seed",
                                                 .source = "Mooncake, FAST'25, section 4.2 (baseline)",
+                                                .blind  = true,
                                                 .place  = place};

@@ -13,4 +13,5 @@ const kvcl_policy_t kvcl_policy_place_rr = {.name   = "rr",
                                             .kind   = KVCL_POLICY_PREFILL,
                                             .desc   = "each instance in turn, as they are listed",
                                             .source = "common baseline",
+                                            .blind  = true,
                                             .place  = place};

@@ -16,6 +16,9 @@ typedef struct cursor {
     const char *at;
 } cursor_t;
 
+/* A key of every policy of placement: from which age on a report is old. */
+static const kvcl_policy_key_t stale = {"stale", 30, 0.001, 1e9};
+
 static const char *const defaults[KVCL_POLICY_KINDS] = {"kvcl", "load", "all", "fcfs"};
 
 static kvcl_status_t wrong(const cursor_t *cursor, const char *at, const char *what, const char *hint)
@@ -55,7 +58,8 @@ static void choose(kvcl_choice_t *choice, const kvcl_policy_t *policy)
 {
     size_t i;
 
-    choice->policy = policy;
+    choice->policy  = policy;
+    choice->stale_s = stale.dflt;
     for (i = 0; i < KVCL_POLICY_KEYS; ++i) {
         choice->arg[i] = policy->keys[i].dflt;
     }
@@ -79,8 +83,9 @@ static kvcl_status_t unknown_policy(const cursor_t *cursor, kvcl_policy_kind_t k
 /* ":key=value" */
 static kvcl_status_t read_key(cursor_t *cursor, kvcl_choice_t *choice)
 {
-    const kvcl_policy_key_t *keys = choice->policy->keys;
-    const char              *word, *number;
+    const bool              placing = choice->policy->kind == KVCL_POLICY_PREFILL;
+    const kvcl_policy_key_t *keys   = choice->policy->keys, *key;
+    const char              *word, *number, *names[KVCL_POLICY_KEYS + 1];
     char                    hint[HINT_MAX];
     size_t                  i, len;
     double                  value;
@@ -88,10 +93,13 @@ static kvcl_status_t read_key(cursor_t *cursor, kvcl_choice_t *choice)
     ++cursor->at;
     len = next(cursor, "=:,", &word);
     for (i = 0; (i < KVCL_POLICY_KEYS) && !same(keys[i].name, word, len); ++i) {
+        names[i] = keys[i].name;
     }
-    if (i == KVCL_POLICY_KEYS) {
+    key = (i < KVCL_POLICY_KEYS) ? &keys[i] : &stale;
+    if ((i == KVCL_POLICY_KEYS) && (!placing || !same(stale.name, word, len))) {
+        names[i] = placing ? stale.name : NULL;
         return wrong(cursor, word, "the policy has no such key",
-                     kvcl_sched_hint(hint, sizeof(hint), word, len, &keys[0].name, sizeof(keys[0]), KVCL_POLICY_KEYS));
+                     kvcl_sched_hint(hint, sizeof(hint), word, len, names, sizeof(names[0]), KVCL_POLICY_KEYS + 1));
     }
     if (*cursor->at != '=') {
         return wrong(cursor, cursor->at, "a key needs =VALUE", "");
@@ -101,11 +109,15 @@ static kvcl_status_t read_key(cursor_t *cursor, kvcl_choice_t *choice)
     if (!kvcl_sched_number(number, len, &value)) {
         return wrong(cursor, number, "this is no number of 0 or more", "");
     }
-    if ((value < keys[i].min) || (value > keys[i].max)) {
+    if ((value < key->min) || (value > key->max)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "policy, column %zu: %s is from %g to %g",
-                         (size_t)(number - cursor->text) + 1, keys[i].name, keys[i].min, keys[i].max);
+                         (size_t)(number - cursor->text) + 1, key->name, key->min, key->max);
     }
-    choice->arg[i] = value;
+    if (key == &stale) {
+        choice->stale_s = value;
+    } else {
+        choice->arg[i] = value;
+    }
     return KVCL_OK;
 }
 

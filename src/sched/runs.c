@@ -15,9 +15,8 @@ static kvcl_sched_run_t *add(kvcl_job_t *job, uint32_t first, uint32_t blocks, k
 /* Blocks that the picked instance has, or will have when it prefills. */
 static void add_there(kvcl_job_t *job, uint32_t first, uint32_t end)
 {
-    const uint32_t id = kvcl_job_inst(job, &job->cand[job->pick])->id;
-
-    add(job, first, end - first, KVCL_SCHED_THERE)->tier = kvcl_view_tier(job, id, first, end, true);
+    add(job, first, end - first, KVCL_SCHED_THERE)->tier =
+        kvcl_view_tier(job, kvcl_job_inst(job, &job->cand[job->pick])->id, first, end, true);
 }
 
 static void add_piece(kvcl_job_t *job, const kvcl_piece_t *piece, kvcl_sched_plan_t plan)

@@ -71,6 +71,7 @@ typedef struct kvcl_policy {
     const char         *source;
     kvcl_policy_key_t  keys[KVCL_POLICY_KEYS];
     kvcl_queue_order_t order; /* QUEUE: which prefills run before a new request */
+    bool               blind; /* PREFILL, DECODE: it reads nothing of the reports, so that old ones are as good */
     bool               timed; /* PREFILL: it compares predicted seconds; where they are missing, least load is chosen */
     /* PREFILL: sets pick, second and the candidates' scores. There is at least one candidate. */
     void   (*place)(kvcl_job_t *job, const double *arg);
@@ -86,6 +87,7 @@ typedef struct kvcl_policy {
 typedef struct kvcl_choice {
     const kvcl_policy_t *policy;
     double              arg[KVCL_POLICY_KEYS];
+    double              stale_s; /* PREFILL, for the whole decision: older reports are old */
 } kvcl_choice_t;
 
 /* ---- one decision ---- */
@@ -134,6 +136,9 @@ struct kvcl_job {
     uint32_t                dpick;    /* index of an instance; KVCL_SCHED_NONE */
     uint32_t                placed;   /* index of the instance whose pending has this request already */
     bool                    fallback; /* predictions that the policy compares are missing */
+    uint32_t                n_old;       /* instances that take requests, with an old report */
+    bool                    old_prefill; /* most reports of those that may prefill are old */
+    bool                    old_decode;
     bool                    keep;     /* fetched runs stay */
     uint32_t                n_pieces; /* of the picked candidate's fetches, in order */
     kvcl_piece_t            piece[KVCL_PIECES];
@@ -187,6 +192,12 @@ uint16_t kvcl_view_tier(const kvcl_job_t *job, uint32_t id, uint32_t first, uint
 static inline const kvcl_sched_inst_t *kvcl_job_inst(const kvcl_job_t *job, const kvcl_cand_t *cand)
 {
     return job->inst[cand->inst];
+}
+
+/* Is its report too old to tell its load? */
+static inline bool kvcl_job_old(const kvcl_job_t *job, const kvcl_sched_inst_t *inst)
+{
+    return inst->age_s > job->s->choice[KVCL_POLICY_PREFILL].stale_s;
 }
 
 static inline const struct kvcl_sched_model *kvcl_job_model(const kvcl_job_t *job, const kvcl_sched_inst_t *inst)

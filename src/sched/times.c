@@ -105,7 +105,8 @@ static double both(double a, double b)
 /* Of transfers to an instance: what was learnt of its fetches, or its model's. */
 static double transfer_error(const kvcl_job_t *job, const kvcl_sched_inst_t *to)
 {
-    return kvcl_factor_error(&job->s->learn.inst[to->id].fetch, kvcl_job_model(job, to)->info.transfer_error);
+    return kvcl_job_old(job, to) ? -1 : kvcl_factor_error(&job->s->learn.inst[to->id].fetch,
+                                                          kvcl_job_model(job, to)->info.transfer_error);
 }
 
 /* Of the parts that the TTFT has seconds of: the prefill, fetches that the queue does not hide, and the hand-over. */
@@ -135,5 +136,6 @@ void kvcl_times_fill(const kvcl_job_t *job, const kvcl_cand_t *cand, kvcl_sched_
     }
     times->ttft_s = times->waited_s + times->queue_s + times->fetch_s + times->prefill_s + times->handover_s +
                     times->load_s;
-    times->error  = ttft_error(&job->s->learn.ttft, parts_error(job, cand, times));
+    times->error  = kvcl_job_old(job, kvcl_job_inst(job, cand)) ? -1 :
+                    ttft_error(&job->s->learn.ttft, parts_error(job, cand, times));
 }

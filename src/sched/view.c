@@ -30,25 +30,44 @@ static bool sound(const kvcl_sched_t *s, const kvcl_sched_inst_t *inst)
            ((inst->kv_total == 0) || (inst->kv_free <= inst->kv_total));
 }
 
+static bool takes(const kvcl_sched_inst_t *inst, uint32_t role)
+{
+    return ((inst->role & role) != 0) && ((inst->flags & KVCL_SCHED_DRAINING) == 0);
+}
+
 static void add_candidate(kvcl_job_t *job, const kvcl_sched_inst_t *inst, uint32_t i)
 {
-    kvcl_cand_t *cand;
+    const bool old = kvcl_job_old(job, inst);
+    double     factor;
 
-    if ((inst->flags & KVCL_SCHED_DRAINING) != 0) {
-        return;
-    }
-    if ((inst->role & KVCL_SCHED_PREFILL) != 0) {
+    if (takes(inst, KVCL_SCHED_PREFILL) && (!old || job->old_prefill)) {
         job->s->cand_of[inst->id] = job->n_cand;
-        cand            = &job->cand[job->n_cand++];
-        cand->inst      = i;
-        cand->factor    = kvcl_factor_mean(&job->s->learn.inst[inst->id].prefill);
-        cand->queue_s   = inst->queue_s * cand->factor;
-        cand->fetch_s   = 0;
-        cand->prefill_s = -1;
-        cand->score     = 0;
+        factor = kvcl_factor_mean(&job->s->learn.inst[inst->id].prefill);
+        job->cand[job->n_cand++] = (kvcl_cand_t){.inst = i, .factor = factor, .queue_s = inst->queue_s * factor,
+                                                 .prefill_s = -1};
     }
-    if ((inst->role & KVCL_SCHED_DECODE) != 0) {
+    if (takes(inst, KVCL_SCHED_DECODE) && (!old || job->old_decode)) {
         job->dec[job->n_dec++] = i;
+    }
+}
+
+/* Old reports tell no load: instances with one are left aside while at least half of their role have younger ones. */
+static void add_candidates(kvcl_job_t *job)
+{
+    const kvcl_sched_inst_t *inst;
+    int64_t                 prefill = 0, decode = 0; /* old ones less young ones */
+    uint32_t                i;
+
+    for (i = 0; i < job->n_inst; ++i) {
+        inst        = job->inst[i];
+        prefill    += takes(inst, KVCL_SCHED_PREFILL) ? (kvcl_job_old(job, inst) ? 1 : -1) : 0;
+        decode     += takes(inst, KVCL_SCHED_DECODE) ? (kvcl_job_old(job, inst) ? 1 : -1) : 0;
+        job->n_old += (takes(inst, KVCL_SCHED_BOTH) && kvcl_job_old(job, inst)) ? 1 : 0;
+    }
+    job->old_prefill = prefill > 0;
+    job->old_decode  = decode > 0;
+    for (i = 0; i < job->n_inst; ++i) {
+        add_candidate(job, job->inst[i], i);
     }
 }
 
@@ -135,8 +154,8 @@ kvcl_status_t kvcl_view_make(kvcl_job_t *job, const kvcl_sched_inst_t *insts, si
         s->index[inst->id]  = i;
         s->cand_of[inst->id]  = KVCL_SCHED_NONE;
         s->model_of[inst->id] = inst->model;
-        add_candidate(job, inst, i);
     }
+    add_candidates(job);
     leading_runs(job);
     for (i = 0; i < job->n_cand; ++i) {
         job->cand[i].own  = s->own[kvcl_job_inst(job, &job->cand[i])->id];
@@ -152,8 +171,8 @@ uint32_t kvcl_view_find(const kvcl_job_t *job, uint32_t id)
     return ((id < s->params.max_insts) && (s->stamp[id] == s->call)) ? s->index[id] : KVCL_SCHED_NONE;
 }
 
-/* The run of the instance that has block `at` on the fastest tier; of equal ones the longest. NULL: none has it. */
-static const kvcl_sched_hold_t *fastest_at(const kvcl_job_t *job, uint32_t id, uint32_t at, bool pending)
+/* The run of the instance that has block `at` on the fastest tier. NULL: none has it. */
+static const kvcl_sched_hold_t *fastest_at(const kvcl_job_t *job, uint32_t id, uint64_t at, bool pending)
 {
     const kvcl_sched_hold_t *hold, *best = NULL;
     size_t                  i;
@@ -161,10 +180,7 @@ static const kvcl_sched_hold_t *fastest_at(const kvcl_job_t *job, uint32_t id, u
     for (i = 0; i < job->n_holds; ++i) {
         hold = &job->holds[i];
         if ((hold->inst == id) && (hold->first <= at) && ((uint64_t)hold->first + hold->blocks > at) &&
-            (pending || ((hold->flags & KVCL_SCHED_PENDING) == 0)) &&
-            ((best == NULL) || (hold->tier < best->tier) ||
-             ((hold->tier == best->tier) &&
-              ((uint64_t)hold->first + hold->blocks > (uint64_t)best->first + best->blocks)))) {
+            (pending || ((hold->flags & KVCL_SCHED_PENDING) == 0)) && ((best == NULL) || (hold->tier < best->tier))) {
             best = hold;
         }
     }
@@ -173,18 +189,15 @@ static const kvcl_sched_hold_t *fastest_at(const kvcl_job_t *job, uint32_t id, u
 
 uint16_t kvcl_view_tier(const kvcl_job_t *job, uint32_t id, uint32_t first, uint32_t end, bool pending)
 {
-    const kvcl_sched_hold_t *hold;
-    uint64_t                at   = first;
+    const kvcl_sched_hold_t *hold = fastest_at(job, id, first, pending);
+    uint64_t                at;
     uint16_t                tier = 0;
     unsigned                step;
 
-    for (step = 0; (step < STEPS) && (at < end); ++step) {
-        hold = fastest_at(job, id, (uint32_t)at, pending);
-        if (hold == NULL) {
-            return tier;
-        }
+    for (step = 0; (step < STEPS) && (hold != NULL); ++step) {
         tier = (hold->tier > tier) ? hold->tier : tier;
         at   = (uint64_t)hold->first + hold->blocks;
+        hold = (at < end) ? fastest_at(job, id, at, pending) : NULL;
     }
     return tier;
 }

@@ -1,5 +1,6 @@
 /*
- * Decisions without all that a decision should know: models that predict nothing or state no error.
+ * Decisions without all that a decision should know: models that predict nothing or state no error, and reports that
+ * are old.
  */
 #include "sched_scene.h"
 
@@ -147,6 +148,94 @@ START_TEST(the_error_of_transfers_is_learnt)
 }
 END_TEST
 
+START_TEST(an_instance_with_an_old_report_is_passed_over_and_counted)
+{
+    scene_t scene;
+    char    text[2048];
+
+    scene_open(&scene, "prefill=kvcl,admit=kvcl", 4);
+    scene_hold(&scene, 1, 0, 10);
+    ck_assert_uint_eq(scene_decide(&scene), 1);
+    ck_assert_uint_eq(scene.out.stale, 0);
+    scene.inst[1].age_s = 30; /* the limit itself is not above it */
+    ck_assert_uint_eq(scene_decide(&scene), 1);
+    scene.inst[1].age_s = 31;
+    ck_assert_uint_ne(scene_decide(&scene), 1);
+    ck_assert_uint_ne(scene.out.decode, 1);
+    ck_assert_uint_eq(scene.out.reason, KVCL_SCHED_REASON_BEST);
+    ck_assert_uint_eq(scene.out.stale, 1);
+    ck_assert_uint_eq(scene.out.left_out, 0);
+    ck_assert(strstr(kvcl_sched_describe(&scene.out, text, sizeof(text)), "instances with an old report: 1") != NULL);
+    scene.inst[0].age_s = 1000;
+    scene.inst[2].queue_s = scene.inst[3].queue_s = 9;
+    ck_assert_uint_ge(scene_decide(&scene), 2); /* half of them are known */
+    ck_assert_uint_eq(scene.out.stale, 2);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(where_most_reports_are_old_least_load_decides_and_refuses_nobody)
+{
+    const char *name, *kind;
+    char       policy[96];
+    scene_t    scene;
+    size_t     i;
+    uint32_t   k, seen = 0;
+    bool       blind;
+
+    for (i = 0; kvcl_sched_policies(i, &name, &kind, NULL, NULL) == KVCL_OK; ++i) {
+        if (strcmp(kind, "prefill") != 0) {
+            continue;
+        }
+        (void)snprintf(policy, sizeof(policy), "prefill=%s:stale=5,admit=kvcl", name);
+        blind = (strcmp(name, "random") == 0) || (strcmp(name, "rr") == 0);
+        scene_open(&scene, policy, 4);
+        for (k = 0; k < 4; ++k) {
+            scene.inst[k].queue_s  = 50;
+            scene.inst[k].prefills = 4;
+            scene.inst[k].age_s    = (k == 3) ? 0 : 6;
+        }
+        scene.inst[2].queue_s = 40;
+        scene_hold(&scene, 1, 0, 10);
+        for (k = 0; k < 10; ++k) {
+            scene.req.id     = k + 1;
+            scene.req.ttft_s = 0.1;
+            scene.req.tbt_s  = 1e-6;
+            if (scene_decide(&scene) != 3) {
+                ck_assert_msg(scene.out.verdict == KVCL_SCHED_GO || scene.out.tbt_error >= 0, "%s", name);
+                ck_assert(scene.out.times.error < 0);
+            }
+            ck_assert_uint_eq(scene.out.stale, 3);
+            if (!blind) {
+                ck_assert_msg(scene.out.prefill == 2, "%s: %u", name, scene.out.prefill);
+                if (scene.out.verdict == KVCL_SCHED_GO) {
+                    ck_assert_uint_eq(scene.out.reason, KVCL_SCHED_REASON_STALE);
+                    ++seen;
+                }
+            }
+        }
+        scene_close(&scene);
+    }
+    ck_assert_uint_gt(seen, 0);
+    ck_assert(strstr(kvcl_sched_reason_text(KVCL_SCHED_REASON_STALE), "least load") != NULL);
+}
+END_TEST
+
+START_TEST(the_age_of_a_report_has_a_range)
+{
+    kvcl_sched_model_h model = NULL;
+    kvcl_sched_h       sched = NULL;
+
+    ck_assert_int_eq(kvcl_sched_model_parse("m", scene_round, strlen(scene_round), &model), KVCL_OK);
+    ck_assert_int_eq(kvcl_sched_create("prefill=rr:stale=0", &model, 1, NULL, &sched), KVCL_ERR_INVALID_PARAM);
+    ck_assert_msg(strstr(kvcl_last_error(), "stale is from 0.001 to 1e+09") != NULL, "%s", kvcl_last_error());
+    ck_assert_int_eq(kvcl_sched_create("prefill=rr:stle=9", &model, 1, NULL, &sched), KVCL_ERR_INVALID_PARAM);
+    ck_assert_msg(strstr(kvcl_last_error(), "is it stale?") != NULL, "%s", kvcl_last_error());
+    ck_assert_int_eq(kvcl_sched_create("queue=edf:stale=9", &model, 1, NULL, &sched), KVCL_ERR_INVALID_PARAM);
+    kvcl_sched_model_free(model);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("decisions without predictions");
@@ -155,6 +244,9 @@ int main(void)
     tcase_add_test(tcase, a_policy_without_its_predictions_takes_the_least_load_and_says_so);
     tcase_add_test(tcase, transfers_without_an_error_bound_refuse_nobody);
     tcase_add_test(tcase, the_error_of_transfers_is_learnt);
+    tcase_add_test(tcase, an_instance_with_an_old_report_is_passed_over_and_counted);
+    tcase_add_test(tcase, where_most_reports_are_old_least_load_decides_and_refuses_nobody);
+    tcase_add_test(tcase, the_age_of_a_report_has_a_range);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }
