@@ -14,6 +14,7 @@
  */
 #include "grow_keys.h"
 #include "start_ranks.h"
+#include "base/clock.h"
 
 #include <kvcl/kvcl.h>
 
@@ -21,9 +22,9 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { SLOTS = 5, RANKS = 3, PROCS = 16, KEYS = 300, LONG_S = 60 };
+enum { LONGER_MS = 500 }; /* a get while others come; 50 where each rank has a processor */
 
 typedef enum { NOTHING, OPEN, JOIN, LOOK, COPIES, BEGIN, PAUSE, LEAVE, END } what_t;
 
@@ -57,14 +58,6 @@ static pid_t    pids[PROCS];
 static bool     alive[PROCS];
 static char     why[200];
 
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
-
 /* ---- a process ---- */
 
 static void put_next(me_t *me)
@@ -92,7 +85,7 @@ static void get(me_t *me, int of, unsigned i)
 {
     static uint64_t want[WORDS], got[WORDS];
     kvcl_key_t      key  = key_of(of, i);
-    uint64_t        from = now_ns();
+    uint64_t        from = kvcl_now_ns();
     uint32_t        id   = 1;
     kvcl_req_h      req;
     kvcl_status_t   status;
@@ -101,7 +94,7 @@ static void get(me_t *me, int of, unsigned i)
         return;
     }
     status = wait_for(kvcl_store_get(me->store, &key, 1, me->cache, &id, NULL, NULL, &req), &req);
-    from   = now_ns() - from;
+    from   = kvcl_now_ns() - from;
     if (from > atomic_load(&me->proc->longest_ns)) {
         atomic_store(&me->proc->longest_ns, from);
     }
@@ -144,7 +137,7 @@ static void look(me_t *me)
 /* Until each acknowledged key has two copies again. */
 static kvcl_status_t wait_copies(me_t *me)
 {
-    uint64_t            end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t            end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
     kvcl_store_places_t places;
     unsigned            few, i;
     kvcl_key_t          key;
@@ -163,7 +156,7 @@ static kvcl_status_t wait_copies(me_t *me)
             }
         }
         usleep(few != 0 ? 5000 : 0);
-    } while ((few != 0) && (now_ns() < end));
+    } while ((few != 0) && (kvcl_now_ns() < end));
     return (few == 0) ? KVCL_OK : KVCL_ERR_TIMED_OUT;
 }
 
@@ -211,7 +204,7 @@ static int run(proc_t *proc)
     int           asked;
 
     me.proc = proc;
-    kvcl_rand_seed(&me.rnd, now_ns());
+    kvcl_rand_seed(&me.rnd, kvcl_now_ns());
     status = kvcl_init(NULL, &me.ctx);
     snprintf(proc->sentence, sizeof(proc->sentence), "%s", (status == KVCL_OK) ? "" : kvcl_last_error());
     if (status == KVCL_OK) {
@@ -265,10 +258,10 @@ static bool fail(const char *what, int of)
 
 static bool wait_value(_Atomic int *flag, int value)
 {
-    uint64_t end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
 
     while (atomic_load(flag) != value) {
-        if (now_ns() > end) {
+        if (kvcl_now_ns() > end) {
             return false;
         }
         usleep(500);
@@ -426,18 +419,39 @@ static bool finish(const char *name, bool right, uint64_t seed)
     return right;
 }
 
+/* The longest get of the first ranks since the last call of this, in ms. */
+static double longest_get(void)
+{
+    uint64_t longest = 0, one;
+    int      i;
+
+    for (i = 0; i < RANKS; ++i) {
+        one     = atomic_exchange(&shared->procs[i].longest_ns, 0);
+        longest = (one > longest) ? one : longest;
+    }
+    return (double)longest / 1e6;
+}
+
 static bool case_come(uint64_t seed)
 {
-    bool right = start(RANKS) && all_do(OPEN) && all_do(BEGIN);
-    int  a, b;
+    bool   right = start(RANKS) && all_do(OPEN) && all_do(BEGIN);
+    int    a, b;
+    double before, then;
 
     if (right) {
-        a     = come(-1);
+        (void)longest_get();
+        usleep(500000);
+        before = longest_get();
+        a      = come(-1);
         b     = come(-1);
         right = is_there(a) && is_there(b);
         ask(a, JOIN);
         ask(b, JOIN);
-        right = right && ends(a, KVCL_OK) && ends(b, KVCL_OK) && all_do(BEGIN) && all_do(LOOK) && all_do(COPIES);
+        right = right && ends(a, KVCL_OK) && ends(b, KVCL_OK);
+        then  = longest_get();
+        printf("   the longest get of the others: %.1f ms before two come, %.1f ms meanwhile\n", before, then);
+        right = right && ((then < before + LONGER_MS) || fail("gets take longer while two come: ms", (int)then)) &&
+                all_do(BEGIN) && all_do(LOOK) && all_do(COPIES);
     }
     if (right) {
         kill_proc(1);
@@ -568,7 +582,7 @@ int main(int argc, char **argv)
     } cases[] = {{"come", case_come}, {"killed", case_killed}, {"leave", case_leave}, {"struck", case_struck},
                  {"refused", case_refused}};
     const char *text = getenv("TEST_SEED");
-    uint64_t   seed  = (text != NULL) ? strtoull(text, NULL, 10) : now_ns() % 1000000;
+    uint64_t   seed  = (text != NULL) ? strtoull(text, NULL, 10) : kvcl_now_ns() % 1000000;
     unsigned   bad   = 0, i;
     char       slots[8];
 
