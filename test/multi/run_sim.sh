@@ -221,6 +221,12 @@ says "unknown option" 2 'did you mean --policy' $sim --polcy x
 says "unknown policy" 2 'no such policy' $sim --policy prefill=globl
 says "no file" 2 'no/such: No such file' $sim --trace no/such
 says "no model" 2 'model no/such/model' "$top_builddir/src/tools/kvcl_sim" --model no/such/model
+says "a misspelt model" 2 'is it llama3-70b-8xa800.model\?' "$top_builddir/src/tools/kvcl_sim" \
+  --model "$top_srcdir/contrib/sched/lama3-70b-8xa800"
+says "another in this folder" 2 'is it zero-one.model\?' sh -c 'cd "$1" && : >zero-one.model &&
+  exec "$2" --model zero-on' sh "$tmp" "$(cd "$top_builddir" && pwd)/src/tools/kvcl_sim"
+says "a name that is near to none" 2 ': No such file or directory$' \
+  "$top_builddir/src/tools/kvcl_sim" --model xyzzy
 says "bad fault" 2 'is not die:N@SECOND' $sim --fault explode:1@2
 says "no such instance" 2 'no instance 99' $sim --fault die:99@2
 says "bad arrivals" 2 'is not trace, spread, poisson or closed' $sim --arrivals often

@@ -3,9 +3,13 @@
  */
 #include "config.h"
 #include "tools/sim/options.h"
+#include "base/nearest.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GENERATED_REQUESTS 10000u
 
@@ -31,12 +35,64 @@ bool sim_options_work(const sim_options_t *opt, work_t *work)
     return true;
 }
 
+/* The model file of a folder whose name is nearest to name, with .model or without; best keeps the name. */
+static void nearest_in(const char *folder, const char *name, size_t *least_p, char *best, size_t best_len)
+{
+    DIR           *dir = opendir(folder);
+    struct dirent *entry;
+    size_t        distance, len;
+    char          shorter[64];
+
+    while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
+        len = strlen(entry->d_name);
+        if ((len < 7) || (len - 6 >= sizeof(shorter)) || (strcmp(entry->d_name + len - 6, ".model") != 0)) {
+            continue;
+        }
+        snprintf(shorter, sizeof(shorter), "%.*s", (int)(len - 6), entry->d_name);
+        distance = kvcl_edit_distance(name, strlen(name), entry->d_name);
+        if (kvcl_edit_distance(name, strlen(name), shorter) < distance) {
+            distance = kvcl_edit_distance(name, strlen(name), shorter);
+        }
+        if (distance < *least_p) {
+            *least_p = distance;
+            snprintf(best, best_len, "%s", entry->d_name);
+        }
+    }
+    if (dir != NULL) {
+        (void)closedir(dir);
+    }
+}
+
+/* "; is it NAME?" of the models in the folder that the path names, or else here and among the installed ones. */
+static void hint_model(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name  = (slash != NULL) ? slash + 1 : path;
+    size_t     least  = 1 + ((strlen(name) + 1) / 3);
+    char       folder[4096], best[256] = "";
+
+    if (slash != NULL) {
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path + 1), path);
+        nearest_in(folder, name, &least, best, sizeof(best));
+    } else {
+        nearest_in(".", name, &least, best, sizeof(best));
+        nearest_in(KVCL_MODELS_DIR, name, &least, best, sizeof(best));
+    }
+    if (best[0] != '\0') {
+        fprintf(stderr, "; is it %s?", best);
+    }
+}
+
 static bool load_model(const char *option, const char *path, kvcl_sched_model_h *model_p)
 {
     if (kvcl_sched_model_load(path, model_p) == KVCL_OK) {
         return true;
     }
-    fprintf(stderr, "kvcl_sim: --%s: %s\n", option, kvcl_last_error());
+    fprintf(stderr, "kvcl_sim: --%s: %s", option, kvcl_last_error());
+    if (access(path, F_OK) != 0) {
+        hint_model(path);
+    }
+    fprintf(stderr, "\n");
     return false;
 }
 
