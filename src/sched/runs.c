@@ -49,15 +49,15 @@ void kvcl_runs_write(kvcl_job_t *job)
     if (cand->own > 0) {
         add_there(job, 0, cand->own);
     }
-    for (i = 0; i < job->n_pieces; ++i) { /* what no piece has is there: runs behind the leading one */
-        if (job->piece[i].first > at) {
+    for (i = 0; (i < job->n_pieces) && (out->n_runs + 4 <= KVCL_SCHED_RUNS); ++i) { /* without room: computed */
+        if (job->piece[i].first > at) { /* what no piece has is there: runs behind the leading one */
             there += tokens_of(job, job->piece[i].first) - tokens_of(job, at);
             add_there(job, at, job->piece[i].first);
         }
         add_piece(job, &job->piece[i], KVCL_SCHED_FETCH);
         at = job->piece[i].first + job->piece[i].blocks;
     }
-    if (at < cand->upto) {
+    if ((at < cand->upto) && (i == job->n_pieces) && (i < KVCL_PIECES)) {
         there += tokens_of(job, cand->upto) - tokens_of(job, at);
         add_there(job, at, cand->upto);
         at = cand->upto;
@@ -65,7 +65,7 @@ void kvcl_runs_write(kvcl_job_t *job)
     if (at < job->blocks) {
         (void)add(job, at, job->blocks - at, KVCL_SCHED_COMPUTE);
     }
-    for (i = 0; i < job->n_copies; ++i) {
+    for (i = 0; (i < job->n_copies) && (out->n_runs < KVCL_SCHED_RUNS); ++i) {
         add_piece(job, &job->copy[i], KVCL_SCHED_REPLICATE);
     }
     out->there_tokens   = there;
