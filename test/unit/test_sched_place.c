@@ -3,6 +3,7 @@
  */
 #include "sched_scene.h"
 #include "base/rand.h"
+#include "sched/sched.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -176,6 +177,41 @@ START_TEST(plans_name_the_tier_that_the_holder_has)
 }
 END_TEST
 
+/* As many fetches as a decision may have, with blocks between them that are there, and replicas. */
+START_TEST(the_runs_of_a_decision_fit_and_cover_the_prompt)
+{
+    kvcl_sched_decision_t   *out  = calloc(4, sizeof(*out)); /* room for what does not fit */
+    kvcl_sched_inst_t       of    = {.id = 0};
+    const kvcl_sched_inst_t *inst = &of;
+    kvcl_cand_t             cand  = {.own = 1, .upto = 2 * KVCL_PIECES + 2};
+    kvcl_job_t              *job  = calloc(1, sizeof(*job));
+    uint32_t                i, at = 0;
+
+    ck_assert((out != NULL) && (job != NULL));
+    job->req      = (kvcl_sched_req_t){.tokens = 1000, .block_tokens = 10};
+    job->blocks   = 100;
+    job->inst     = &inst;
+    job->cand     = &cand;
+    job->out      = out;
+    job->n_pieces = KVCL_PIECES;
+    job->n_copies = 2;
+    for (i = 0; i < KVCL_PIECES; ++i) {
+        job->piece[i] = (kvcl_piece_t){.first = 2 * (i + 1), .blocks = 1};
+    }
+    kvcl_runs_write(job);
+    ck_assert_uint_le(out->n_runs, KVCL_SCHED_RUNS);
+    for (i = 0; (i < out->n_runs) && (out->runs[i].plan != KVCL_SCHED_REPLICATE); ++i) {
+        ck_assert_uint_eq(out->runs[i].first, at);
+        at += out->runs[i].blocks;
+    }
+    ck_assert_uint_eq(at, job->blocks);
+    ck_assert_uint_eq(out->runs[i - 1].plan, KVCL_SCHED_COMPUTE);
+    ck_assert_uint_eq(out->there_tokens + out->fetch_tokens + out->compute_tokens, 1000);
+    free(job);
+    free(out);
+}
+END_TEST
+
 /* Algorithm 1 as the paper prints it, over leading runs. */
 static uint32_t reference(const scene_t *scene, const uint32_t *run, double threshold, double *ttft_p)
 {
@@ -247,6 +283,7 @@ int main(void)
     tcase_add_test(tcase, pending_blocks_count_at_home_and_are_no_source);
     tcase_add_test(tcase, sessions_stay_and_bounded_load_moves_them);
     tcase_add_test(tcase, plans_name_the_tier_that_the_holder_has);
+    tcase_add_test(tcase, the_runs_of_a_decision_fit_and_cover_the_prompt);
     tcase_add_test(tcase, global_is_algorithm_1);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
