@@ -271,29 +271,44 @@ static void put_values(world_t *w, kvcl_store_h store, const char *what, unsigne
     }
 }
 
+/* Puts with two copies, of blocks and of values in turn. */
+static void put_rounds(world_t *w, kvcl_store_h store, kvcl_cache_h cache, unsigned first, unsigned end)
+{
+    char     what[32];
+    unsigned round;
+
+    for (round = first; round < end; ++round) {
+        snprintf(what, sizeof(what), "threads%u", round);
+        if (round % 2 == 0) {
+            put_mine(w, store, cache, what, 2, wanted(w, 2));
+        } else {
+            put_values(w, store, what, 2, wanted(w, 2));
+        }
+    }
+}
+
 /* No thread evicts the blocks of a put that another thread has published and whose copies are not counted yet. */
 void test_copies_threads(world_t *w)
 {
-    enum { ROUNDS = 1000 };
+    enum { ROUNDS = 1000, PART = 50 }; /* the other ranks wait for a part: with a barrier's deadline */
     kvcl_cache_h cache = make_cache(w, "threads", 2 * KEYS, false);
     kvcl_store_h store = open_with(w, 1, (w->rank == 0) ? KEYS + 4 : 64 * KEYS);
     rival_t      rival = {.store = store, .cache = cache};
-    char         what[32];
     pthread_t    thread;
-    unsigned     round;
+    unsigned     first;
 
     sync_all(w);
     if (w->rank == 0) {
         put_flags = KVCL_PUT_WAIT;
         CHECK(w, pthread_create(&thread, NULL, evict_all, &rival) == 0, "a thread");
-        for (round = 0; round < ROUNDS; ++round) {
-            snprintf(what, sizeof(what), "threads%u", round);
-            if (round % 2 == 0) {
-                put_mine(w, store, cache, what, 2, wanted(w, 2));
-            } else {
-                put_values(w, store, what, 2, wanted(w, 2));
-            }
+    }
+    for (first = 0; first < ROUNDS; first += PART) {
+        if (w->rank == 0) {
+            put_rounds(w, store, cache, first, first + PART);
         }
+        sync_all(w);
+    }
+    if (w->rank == 0) {
         atomic_store(&rival.stop, true);
         pthread_join(thread, NULL);
         put_flags = 0;
