@@ -322,5 +322,5 @@ END {
   printf ".SH SEE ALSO\n"
   n = split(others, other, " ")
   for (i = 1; i <= n; ++i) printf ".BR %s (3),\n", other[i]
-  printf ".BR kvcl_info (1)\n"
+  printf ".BR kvcl_info (1),\n.BR kvcl_settings (7)\n"
 }
