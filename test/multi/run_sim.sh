@@ -176,6 +176,38 @@ sed '5s/^\(. [^ ]* \)[^ ]*/\1x/' "$tmp/log" >"$tmp/changed"
 says "a bad log" 2 'changed:[0-9]+:[0-9]+: ' $sim --replay-log "$tmp/changed"
 says "no log" 2 'the first line must be' $sim --replay-log "$0"
 
+# What a line of the log has is what is documented: in both places the same fields, which are members of kvcl_sched.h,
+# and as many as a log of each kind of call has.
+structs='^(REQUEST|INSTANCE|HOLD|WAITING|MEASURED|DECISION)$'
+awk -v structs="$structs" '/^\./ { name = /^\.I [A-Z]+$/ ? $2 : ""; next }
+  name ~ structs { for (i = 1; i <= NF; ++i) print name, $i }' "$top_srcdir/src/tools/kvcl_sim.1" >"$tmp/manual"
+awk -v structs="$structs" '/^  [A-Z]+ +[a-z]/ { name = $1; $1 = ""; row = NR }
+  row != NR && !/^              [a-z]/ { name = "" }
+  name ~ structs { for (i = 1; i <= NF; ++i) if ($i != "") print name, $i }' "$top_srcdir/contrib/doc/scheduling" \
+  >"$tmp/format"
+same "kvcl_sim(1) and contrib/doc/scheduling name the same fields" "$tmp/format" "$tmp/manual"
+while read -r _ name; do
+  grep -qE "[ *]$name;" "$top_srcdir/include/kvcl/kvcl_sched.h" || echo "$name"
+done <"$tmp/format" >"$tmp/unknown"
+same "they are members of kvcl_sched.h: $(cat "$tmp/unknown")" "$tmp/unknown" /dev/null
+$sim --requests 300 --policy prefill=kvcl,queue=edf:refuse=1 --ttft 1 --ttft-own 5 --log "$tmp/log" >"$tmp/out"
+awk 'function skip(name, many) { at += many * size[name] }
+  NR == FNR { ++size[$1]; next }
+  $1 == "=" { at = (kind == "o") ? 3 + $3 : 1 + size["DECISION"] }
+  $1 == "o" { at = 3; skip("WAITING", $3) }
+  $1 ~ /^[ptf]$/ { at = 2; skip("MEASURED", 1) }
+  $1 == "e" { at = 2; skip("REQUEST", 1); at += 3; skip("INSTANCE", $at) }
+  $1 == "d" { at = 2; skip("REQUEST", 1); ++at; at += $at; ++at; skip("INSTANCE", $at); ++at; skip("HOLD", $at) }
+  $1 ~ /^[deoptf=]$/ { ++seen[$1]; if (at != NF) { print "line " FNR ": " NF " fields, documented are " at; exit } }
+  { kind = $1 }
+  END { for (i = split("d e o p t f", kinds, " "); i > 0; --i) if (seen[kinds[i]] < 50) print "few calls " kinds[i] }
+  ' "$tmp/format" "$tmp/log" >"$tmp/counts"
+same "lines have the documented fields: $(head -1 "$tmp/counts")" "$tmp/counts" /dev/null
+holds "the first line has a version" "$(sed -n '1s/^kvcl-log \([0-9]*\)$/\1/p' "$tmp/log") > 0"
+for doc in contrib/doc/scheduling src/tools/kvcl_sim.1; do
+  says "$doc has that version" 0 "^1$" grep -cE "^(\.B|  *)? ?$(sed -n '1s/-/.*/p' "$tmp/log")" "$top_srcdir/$doc"
+done
+
 # A guess of 30 years for a prefill makes the queues that the scheduler is told no queues: these instances are counted.
 printf 'kvcl-model 1\nname x\nsource y\nprefill 9e8 1e-5 0 0\ndecode 1 0 0\nkv_bytes 1\nnic 1e10\nload 1e10\n' \
   >"$tmp/years.model"

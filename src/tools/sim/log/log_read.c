@@ -52,6 +52,17 @@ uint32_t log_u32(log_cursor_t *c)
     return (uint32_t)value;
 }
 
+static uint16_t read_u16(log_cursor_t *c)
+{
+    const uint64_t value = log_u64(c);
+
+    if (value > UINT16_MAX) {
+        fail(c, "the number is too large");
+        return 0;
+    }
+    return (uint16_t)value;
+}
+
 double log_real(log_cursor_t *c)
 {
     double value;
@@ -191,8 +202,8 @@ static void read_holds(log_cursor_t *c, log_call_t *call)
         h->inst   = log_u32(c);
         h->first  = log_u32(c);
         h->blocks = log_u32(c);
-        h->tier   = (uint16_t)log_u32(c);
-        h->flags  = (uint16_t)log_u32(c);
+        h->tier   = read_u16(c);
+        h->flags  = read_u16(c);
     }
 }
 

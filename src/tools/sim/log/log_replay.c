@@ -36,10 +36,16 @@ static bool complain(const replay_t *r, size_t column, const char *what)
     return false;
 }
 
+/* A line with a byte of zero is of no kind, so that all who read it refuse it: it would hide what stands behind it. */
 static bool next_line(replay_t *r)
 {
+    const ssize_t n = getline(&r->line, &r->cap, r->file);
+
     ++r->line_no;
-    return getline(&r->line, &r->cap, r->file) > 0;
+    if ((n > 0) && (memchr(r->line, '\0', (size_t)n) != NULL)) {
+        r->line[0] = '\0';
+    }
+    return n > 0;
 }
 
 /* The text behind a word of the head; NULL after reporting. */
@@ -82,6 +88,22 @@ static bool open_sched(replay_t *r)
     return true;
 }
 
+/* Whether a scheduler can be made of the policy at all; if not, its line is at fault, and not that of the params. */
+static bool policy_ok(replay_t *r)
+{
+    kvcl_sched_params_t params = KVCL_SCHED_PARAMS_INIT;
+    kvcl_sched_h        sched;
+
+    params.max_insts    = 1;
+    params.max_requests = 1;
+    if (kvcl_sched_create(r->policy, &r->model, 1, &params, &sched) != KVCL_OK) {
+        r->line_no = 2;
+        return complain(r, strlen("policy ") + 1, kvcl_last_error());
+    }
+    kvcl_sched_destroy(sched);
+    return true;
+}
+
 static bool read_head(replay_t *r)
 {
     const char *text;
@@ -101,7 +123,7 @@ static bool read_head(replay_t *r)
     if (kvcl_sched_model_load(text, &r->model) != KVCL_OK) {
         return complain(r, 7, kvcl_last_error());
     }
-    return open_sched(r);
+    return policy_ok(r) && open_sched(r);
 }
 
 /* The answer of a call, written as log.c writes it, into r->answer. */
