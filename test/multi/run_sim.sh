@@ -318,9 +318,22 @@ for what in 'speed 1e300' 'speed 1e-300' 'speed 0' 'rate 1e300' 'slower 1e308' '
 done
 says "slow without end" 2 'a FACTOR of 1e-06 to 1e\+06' timeout 60 $sim --requests 50 --fault slow:0:1e308@1
 
-# What contrib/doc/results, section 26, promises of the whole published traces. $tmp/out has fig. 13.
+# The picture of a figure is that of contrib/doc/plots: as many numbers, each within 2 of the other.
+drawn() {
+  for picture in "$tmp" "$top_srcdir/contrib/doc/plots"; do
+    tr -sc '0-9.' '\n' <"$picture/$1.svg" | grep '[0-9]' >"$tmp/numbers.${picture##*/}" || :
+  done
+  paste "$tmp/numbers.${tmp##*/}" "$tmp/numbers.plots" >"$tmp/pairs"
+  says "contrib/doc/plots/$1.svg is of this build; else contrib/doc/plots/make-plots makes it again" 0 '^1$' \
+    awk 'NF != 2 || $1 > $2 + 2 || $2 > $1 + 2 { bad = 1 } END { print (NR > 50 && !bad) }' "$tmp/pairs"
+}
+
+# What contrib/doc/results, section 26, promises of the whole published traces. $tmp/fig13 has that figure.
 published() {
-  cp "$tmp/out" "$tmp/fig13"
+  "$top_srcdir/contrib/doc/plots/make-plots" "$top_builddir/src/tools/kvcl_sim" "$traces" "$tmp" good
+  for name in fig5 fig10 fig13 good; do
+    drawn $name
+  done
   holds "fig. 13 falls" "$(awk '/^[0-9]+ / && n++ && $3 > last { bad = 1 } /^[0-9]+ / { last = $3 }
     END { print bad + 0 }' "$tmp/fig13") == 0 && $(gbit 24) > 2 * $(gbit 160)"
   holds "fig. 13 is flat beyond 160" "$(gbit 400) > 0.88 * $(gbit 160) && $(gbit 400) > 0.97 * $(gbit 320)"
@@ -398,14 +411,18 @@ if [ -f "$traces/synthetic_trace.jsonl" ]; then
   [ "$ring" = night ] || part='--requests 2000'
   $sim --paper fig9 --trace "$traces" --svg "$tmp/fig9.svg" >"$tmp/fig9"
   says "fig. 9 is drawn" 0 '^2$' grep -c 'stroke-dasharray' "$tmp/fig9.svg"
+  drawn fig9
   holds "fig. 9 is within 0.04" "$(grep -cE '^(conversation|synthetic) .*[+-]0\.0[0-3][0-9]$' "$tmp/fig9") == 20"
-  $sim --paper fig15 --trace "$traces" >"$tmp/out"
+  $sim --paper fig15 --trace "$traces" --svg "$tmp/fig15.svg" >"$tmp/out"
   holds "fig. 15 is within 10% at 6P to 11P" "$(awk '/^ *([6-9]|1[01])P/ && $(NF - 4) >= 0.9 && $(NF - 4) <= 1.1 { ++n }
     END { print n + 0 }' "$tmp/out") == 6"
-  says "fig. 5" 0 '^7P' $sim --paper fig5 --trace "$traces" $part
+  drawn fig15
+  says "fig. 5" 0 '^7P' $sim --paper fig5 --trace "$traces" $part --svg "$tmp/fig5.svg"
   says "fig. 10" 0 'synthetic +global' $sim --paper fig10 --trace "$traces" $part --svg "$tmp/fig10.svg"
   says "fig. 10 is drawn" 0 '^8$' grep -c '<path fill="none"' "$tmp/fig10.svg"
-  says "fig. 13" 0 'no cache' $sim --paper fig13 --trace "$traces" $part
+  says "fig. 13" 0 'no cache' $sim --paper fig13 --trace "$traces" $part --svg "$tmp/fig13.svg"
+  cp "$tmp/out" "$tmp/fig13"
+  says "what it has without a cache is no point of its curve" 0 '^4$' grep -c '<path fill="none"' "$tmp/fig13.svg"
   [ "$ring" != night ] || published
 else
   echo "SKIP: the published traces are not there"
