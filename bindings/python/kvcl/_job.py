@@ -15,6 +15,7 @@ from ._cache import Cache, Layout
 from ._context import Context
 from ._errors import Busy, DeadHandle, KvclError, Shutdown, Status
 from ._comm import RankState
+from ._introduce import SAYS, TEXTS, Board, Fields, explain, introduction, salt_mark
 from ._job_client import Answer, ClientStore, Later
 from ._job_options import is_alone
 from ._keys import value_keys
@@ -36,6 +37,7 @@ class Opened(NamedTuple):
     store: Union[Store, ClientStore]
     caches: Dict[str, Cache]
     timeout: float
+    introduce: Callable[[str, float], List[str]]  # say this of the engine; what other engines say
 
 
 class Memory(NamedTuple):
@@ -73,6 +75,9 @@ class Job:
         self._tried = 0
         self._closing = False
         self._told: Set[Any] = set()
+        self._texts: List[str] = []       # by which the engine introduces itself
+        self._introduced = 0              # of them, in the present membership
+        self._differs: Set[str] = set()   # lines that were logged
 
     # ---- opening ----
 
@@ -90,6 +95,15 @@ class Job:
                 log.warning("%s: no store yet: the engine goes on without, and takes it up when the ranks have met",
                             self.who)
             return self._opened is not None
+
+    def introduce(self, fields: Fields, group: Any = "") -> None:
+        """Tell the other engines of the store what decides the bytes of this one's blocks, and log in which field it
+        differs from them. group: of engines that could share blocks. Waits for nothing."""
+        said = introduction(f"{self.who}/1", fields, [salt_mark(self.options.salt), group])
+        with self._state:
+            if said not in self._texts and len(self._texts) < TEXTS:
+                self._texts.append(said)
+                self._state.notify_all()
 
     @property
     def is_open(self) -> bool:
@@ -109,13 +123,34 @@ class Job:
                         log.warning("%s: the store is open", self.who)
                     self._told.clear()
                     self._tried = 0
-                    self._state.wait_for(lambda: self._closing or self._opened is None)
-                self._opened = None
-                closing = self._closing
             if opened is not None:
+                self._stay(opened)
                 self._shut(opened.context)
-            if closing:
+            if self._closing:
                 return
+
+    def _stay(self, opened: Opened) -> None:
+        """Until the membership is given up."""
+        self._introduced = 0
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: self._closing or self._opened is None or
+                                     self._introduced < len(self._texts))
+                if self._closing or self._opened is None:
+                    self._opened = None
+                    return
+                text = self._texts[self._introduced]
+            self._introduce(opened, text)
+            self._introduced += 1
+
+    def _introduce(self, opened: Opened, text: str) -> None:
+        try:
+            differs = explain(text, opened.introduce(text, opened.timeout))
+        except Exception as error:  # calls notice a store that is lost
+            return log.info("%s: what other engines of the store say is not known: %s", self.who, error)
+        if differs is not None and differs not in self._differs:
+            self._differs.add(differs)
+            log.warning("%s: %s: %s", self.who, SAYS, differs)
 
     def _try(self) -> Optional[Opened]:
         o = self.options
@@ -124,13 +159,17 @@ class Job:
             context = Context(boot="self" if is_alone(o) else None, rendezvous=o.rendezvous, rank=o.rank, size=o.size,
                               secret_file=o.secret_file)
             store: Any = None
+            introduce: Callable[[str, float], List[str]] = lambda text, timeout: []
             if o.store:
-                store = ClientStore(context, o.store, self._block, self.who, o.timeout)
+                store = ClientStore(context, o.store, self._block, o.timeout)
+                introduce = store.introduce
             else:
+                if context.world.size > 1:
+                    introduce = Board(context).introduce
                 store = Store(context.world, dram_bytes=o.pool, block_bytes=self._block if o.pool else 0,
                               replicas=o.replicas, nvme=o.nvme)
             caches = {m.name: context.cache(m.name, m.layout, m.buffers) for m in self._memory}
-            return Opened(context, store, caches, o.timeout)
+            return Opened(context, store, caches, o.timeout, introduce)
         except Exception as error:  # also a TypeError of an argument: it must not end the thread in silence
             status = getattr(error, "status", Status.ERR_INTERNAL)
             self.say(status, f"no store, so nothing is found and nothing is kept: {error}; it is tried again")

@@ -51,10 +51,10 @@ class ClientStore:
     timeout: seconds of each call; the timeout argument of the calls is not used.
     """
 
-    def __init__(self, context: Context, file: str, block_bytes: int, text: str, timeout: float) -> None:
-        self._client = StoreClient(context, block_bytes=block_bytes, text=text, timeout=timeout)
+    def __init__(self, context: Context, file: str, block_bytes: int, timeout: float) -> None:
+        self._client = StoreClient(context, block_bytes=block_bytes, timeout=timeout)
         self._client.connect(file, timeout)
-        self._context, self._block_bytes = context, block_bytes
+        self._context, self._file, self._block_bytes = context, file, block_bytes
         self._lock = threading.Lock()
         self._stage: Optional[Cache] = None
         self._views: Sequence[memoryview] = ()
@@ -63,6 +63,13 @@ class ClientStore:
     def closed(self) -> bool:
         """Whether the server was lost."""
         return not self._client.connected
+
+    def introduce(self, text: str, timeout: float) -> List[str]:
+        """Leave a text for other engines, by a connection that ends at once; the texts of those before."""
+        client = StoreClient(self._context, text=text, timeout=timeout)
+        client.connect(self._file, timeout)
+        client.close()
+        return client.others
 
     def _run(self, post: Callable[[StoreClient], Call]) -> Any:
         with self._lock:

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections import deque
 from functools import partial
-from typing import Any, Callable, Deque, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, List, Optional, Sequence, Set, Tuple
 
 from ._job import Job
 from ._job_options import block_is_first, options
@@ -75,6 +75,7 @@ class Client:
         self._questions: Tasks = queue.SimpleQueue()  # to other ranks: they wait for no copy
         self._threads = [threading.Thread(target=self._run, args=(tasks,), name=f"kvcl-lmcache-{i}", daemon=True)
                          for i, tasks in enumerate([self._questions] + [self._tasks] * found.threads)]
+        self._models: Set[str] = set()  # that were introduced
         self._first = first
         if not self._first:
             self._job.open()
@@ -189,6 +190,17 @@ class Client:
                 if self._fd >= 0:
                     _os.eventfd_write(self._fd, 1)
 
+    def _introduce(self, keys: Sequence[str], sizes: Sequence[int]) -> None:
+        """At the first chunks of a model: LMCache says what it is of with each chunk alone."""
+        model, _, rest = keys[0].partition("@")
+        if model in self._models:
+            return
+        ranks = rest.partition("@")[0]
+        first = [size for key, size in zip(keys, sizes) if key[len(model):].startswith(f"@{ranks}@0@")]  # of group 0
+        if first:
+            self._models.add(model)
+            self._job.introduce({"model": model, "parallel ranks": ranks[:2], "chunk bytes": max(first)})
+
     def _keys(self, keys: Sequence[str]) -> List[bytes]:
         return keys_from_bytes(keys, self._salt)
 
@@ -199,4 +211,6 @@ class Client:
         sizes = [view.nbytes for view in views]
         if self._first and sizes:
             self._job.open(block=max(sizes))
+        if sizes:
+            self._introduce(keys, sizes)
         return self._job.put_values(self._keys(keys), views, sizes)

@@ -9,13 +9,14 @@ SGLang's host pool.
 """
 
 import ctypes
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ._cache import Layout
+from ._introduce import Fields
 from ._job import Job, Memory
 from ._job_options import options
 from ._keys import keys_from_bytes
-from ._sglang_pools import Pools, is_shared
+from ._sglang_pools import Pools, is_shared, text_of
 
 try:
     from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
@@ -30,6 +31,7 @@ class Pages(NamedTuple):
     """The pages of a host pool: the pieces of one, and their places if those are regular."""
 
     page_bytes: int
+    pieces: int
     shape: str                # what two pools must have in common to share pages
     layout: Optional[Layout]  # None: the pieces are copied one by one
 
@@ -51,7 +53,7 @@ def pages_of(name: str, first: Sequence[int], second: Sequence[int], sizes: Sequ
                list(second) == [one + stride for one in first])
     layout = Layout(layers=len(at), kv=1, blocks=pages, head_dim=size, elem_bytes=1, layer_stride=step,
                     block_stride=stride) if regular else None
-    return Pages(sum(sizes), shape, layout)
+    return Pages(sum(sizes), len(sizes), shape, layout)
 
 
 def suffix_of(config: Any, shape: str, shared: bool = True) -> str:
@@ -66,6 +68,23 @@ def suffix_of(config: Any, shape: str, shared: bool = True) -> str:
     return (f"/sglang/{get('model_name', None) or ''}/tp{tp}/pp{get('pp_rank', 0)}.{get('pp_size', 1)}"
             f"/cp{get('attn_cp_rank', 0)}.{get('attn_cp_size', 1)}/dcp{get('dcp_rank', 0)}.{get('dcp_size', 1)}"
             f"/{shape}")
+
+
+def fields_of(config: Any, pool: Any, pages: Optional[Pages] = None) -> Tuple[Fields, List[int]]:
+    """What decides the bytes of a page besides its tokens, and this process's ranks: each compares itself with those of
+    the same ranks in other engines. pages: None if other pools have all bytes."""
+    def get(name: str, default: Any) -> Any:
+        return getattr(config, name, default)
+
+    fields = {"model": get("model_name", None) or "", "pipeline-parallel size": get("pp_size", 1),
+              "context-parallel size": get("attn_cp_size", 1), "decode-context-parallel size": get("dcp_size", 1),
+              "layout": text_of(getattr(pool, "layout", "")), "dtype": str(getattr(pool, "dtype", "")),
+              "cache dtype": _kv_cache_dtype(), "page size": getattr(pool, "page_size", 0)}
+    if not get("is_mla_model", False):
+        fields["tensor-parallel size"] = get("tp_size", 1)
+    if pages is not None:
+        fields["page bytes"], fields["pieces of a page"] = pages.page_bytes, pages.pieces
+    return fields, [get(name, 0) for name in ("tp_rank", "pp_rank", "attn_cp_rank", "dcp_rank")]
 
 
 def _kv_cache_dtype() -> str:
@@ -112,7 +131,7 @@ class Storage(Pools, HiCacheStorage):
         memory: List[Memory] = []
         self._logical = getattr(pool, "kv_buffer", 0) is None
         if self._logical:
-            return
+            return self._job.introduce(*fields_of(self._config, pool))
         try:
             self._pages = self._read(pool)
             self._suffix = suffix_of(self._config, self._pages.shape)
@@ -121,6 +140,7 @@ class Storage(Pools, HiCacheStorage):
         except Exception as error:  # a pool of a later SGLang: the engine goes on without these pages
             return self._job.say("pool", f"the host pool {type(pool).__name__}, layout {getattr(pool, 'layout', '?')}, "
                                          f"cannot be used, so nothing is found and nothing is kept: {error!r}")
+        self._job.introduce(*fields_of(self._config, pool, self._pages))
         self._job.open(block=self._pages.page_bytes, memory=memory)
 
     def batch_exists(self, keys: List[str], extra_info: Any = None) -> int:

@@ -136,7 +136,7 @@ def free_port():
 
 
 class Server:
-    """The other rank of a job of two, as kvcl_serve is: a pool, no calls of its own."""
+    """Rank 0 of a job of two, as kvcl_serve is: a pool, no calls of its own."""
 
     def __init__(self, rendezvous, **more):
         self.leave, self.context = threading.Event(), None
@@ -145,7 +145,7 @@ class Server:
 
     def run(self, rendezvous, more):
         try:
-            with kvcl.Context(rendezvous=rendezvous, rank=0, size=2, **more) as self.context:
+            with kvcl.Context(rendezvous=rendezvous, rank=0, **{"size": 2, **more}) as self.context:
                 with kvcl.Store(self.context.world, dram_bytes=64 << 10, block_bytes=BLOCK):
                     self.leave.wait()
         except kvcl.KvclError:
@@ -191,6 +191,31 @@ def test_a_store_that_comes_goes_and_comes_again(monkeypatch, lines):
         until(lost)
     job.close()
     assert sum("the store is lost" in line for line in lines()) == 2, lines()
+
+
+def test_ranks_of_a_job_say_in_what_they_differ(lines):
+    """Two engines and a rank that is none. Whichever looks later sees the other."""
+    where = f"tcp://127.0.0.1:{free_port()}"
+    server = Server(where, size=4)
+    jobs = [_job.Job("kvcl.x", options("kvcl.x", {"rendezvous": where, "size": 4, "rank": rank, "connect": 60}))
+            for rank in (1, 2, 3)]
+    jobs[0].introduce({"model": "m", "dtype": "bf16"})
+    jobs[1].introduce({"model": "m", "dtype": "fp16"})
+    jobs[2].introduce({"model": "n", "dtype": "fp16"}, "another group")
+    threads = [threading.Thread(target=job.open) for job in jobs]
+    for thread in threads:
+        thread.start()
+    until(lambda: all(job.is_open and job._introduced for job in jobs))
+    start = "kvcl.x: no other engine of this store shares blocks with this one: dtype is "
+    said = [line[len(start):] for line in lines() if line.startswith(start)]
+    assert said and set(said) <= {"'bf16' here and 'fp16' there", "'fp16' here and 'bf16' there"}, lines()
+    jobs[0].introduce({"model": "m", "dtype": "fp16"})  # a second model, as LMCache's server has
+    until(lambda: jobs[0]._introduced == 2)
+    assert len([line for line in lines() if line.startswith(start)]) == len(said) and len(lines()) == len(said)
+    for thread, job in zip(threads, jobs):
+        thread.join()
+        job.close()
+    server.end()
 
 
 def test_a_wrong_secret_is_a_line_and_a_miss(monkeypatch, tmp_path, lines):

@@ -7,11 +7,12 @@ import signal
 
 import pytest
 
-from kvcl import _job, sglang
+from kvcl import _job, key_root, sglang
 from kvcl._job_options import options
 from kvcl.compat.mooncake import MooncakeDistributedStore
+from kvcl.vllm._tier_jobs import TierJobs, options_of, said
 from test_client import BLOCK, Server, home  # noqa: F401
-from test_engines import Engine, Pool, config, names, slots, until
+from test_engines import TOKENS, Engine, Pool, config, names, slots, until
 
 
 @pytest.fixture
@@ -100,6 +101,93 @@ def test_sglang(serve, layout):
         third.close()
     one.close()
     other.close()
+
+
+# ---- engines that differ: a miss, and a line that names the field ----
+
+
+def differs(caplog, who):
+    """The lines of an engine that say in what it differs."""
+    said = [one.getMessage() for one in caplog.records if one.name == "kvcl"]
+    start = f"{who}: no other engine of this store shares blocks with this one: "
+    return [one[len(start):] for one in said if one.startswith(start)]
+
+
+def introduced(job):
+    """Wait until a job has said what it is; none of the tests' engines does more than once."""
+    until(lambda: job._introduced == len(job._texts) == 1)
+
+
+@pytest.mark.parametrize("more, shape, line", [
+    ({"model_name": "n"}, {}, "model is 'n' here and 'm' there"),
+    ({"tp_size": 2}, {}, "tensor-parallel size is 2 here and 1 there"),
+    ({"pp_size": 2}, {}, "pipeline-parallel size is 2 here and 1 there"),
+    ({}, {"dtype": "fp16"}, "dtype is 'fp16' here and 'bf16' there"),
+    ({}, {"page_size": 2 * TOKENS}, f"page size is {2 * TOKENS} here and {TOKENS} there"),
+    ({}, {"layout": "page_first_direct"}, "layout is 'page_first_direct' here and 'page_first' there"),
+])
+def test_sglang_says_in_what_it_differs(server, caplog, more, shape, line):
+    extra = {"kvcl": {"store": server.file}}
+    pool, other = Pool("page_first"), Pool("page_first")
+    for name, value in shape.items():
+        setattr(other, name, value)
+    for pages, differ, said in ((pool, {}, []), (pool, {}, []), (other, more, [line]), (pool, {}, [line]),
+                                (pool, {"extra_config": {"kvcl": {**extra["kvcl"], "salt": "s"}}}, [line])):
+        engine = sglang.Storage(config(**{"extra_config": extra, **differ}))
+        engine.register_mem_pool_host(pages)
+        introduced(engine._job)
+        engine.close()
+        lines = differs(caplog, "kvcl.sglang")
+        assert len(lines) == len(said) and all(one in of.split("; ") for one, of in zip(said, lines)), lines
+
+
+def test_lmcache_says_in_what_it_differs(server, caplog):
+    first = Engine(store=server.file, block=BLOCK)
+    assert first("set", names(2), chunks(2))[0]
+    introduced(first.client._job)
+    first.client.close()
+    for change, size, line in (("", 2 * BLOCK, f"chunk bytes is {2 * BLOCK} here and {BLOCK} there"),
+                               ("other", BLOCK, "model is 'other' here and 'model' there"),
+                               ("model@02", BLOCK, "parallel ranks is '02' here and '01' there"), ("", BLOCK, None)):
+        engine = Engine(store=server.file, block=size)
+        theirs = [change + one[len(change) if "@" in change else 5:] if change else one for one in names(2, 7)]
+        assert engine("exists", theirs) == (True, "", [False, False])
+        engine("set", theirs, chunks(2, size))
+        introduced(engine.client._job)
+        engine.client.close()
+        assert differs(caplog, "kvcl.lmcache") == ([line] if line else [])
+        caplog.clear()
+
+
+def tier(server, **changed):
+    """vLLM's tier, of an engine without vLLM: the fields are those that vLLM's FileMapper gives."""
+    fields = {"form": "kvcl.vllm.tier/1", "model_name": "m", "dtype": "bfloat16", "tp_size": 1, "tokens_per_hash": 16,
+              "chunk bytes": BLOCK, "kv_cache_groups": [{"tokens_per_block": 16, "layer_names": ["a", "b"]}], **changed}
+    job = _job.Job("kvcl.vllm tier", options_of({"store": server.file}))
+    job.introduce(said(fields))
+    jobs = TierJobs(job, memoryview(bytearray(4 * BLOCK)).cast("b", (4, BLOCK)),
+                    key_root(b"", json.dumps(fields)), 1)
+    introduced(job)
+    return jobs
+
+
+def test_vllms_tier_says_in_what_it_differs(server, caplog):
+    key = [bytes(36)]
+    jobs = tier(server)
+    jobs.store(1, key, [0])
+    jobs.drain()
+    assert jobs.lookup(key) == [True]
+    jobs.close()
+    groups = [{"tokens_per_block": 32, "layer_names": ["a", "b"]}]
+    for changed, line in (({"model_name": "n"}, "model name is 'n' here and 'm' there"),
+                          ({"dtype": "float16"}, "dtype is 'float16' here and 'bfloat16' there"),
+                          ({"tp_size": 2}, "tp size is 2 here and 1 there"),
+                          ({"kv_cache_groups": groups}, "tokens per block is [32] here and [16] there"), ({}, None)):
+        jobs = tier(server, **changed)
+        assert jobs.lookup(key) == [line is None]
+        assert differs(caplog, "kvcl.vllm tier") == ([line] if line else [])
+        jobs.close()
+        caplog.clear()
 
 
 def test_mooncake_and_options(server, monkeypatch):

@@ -12,6 +12,7 @@ import kvcl
 import pytest
 from kvcl._client import TEXT_MAX
 from kvcl._job import Job
+from kvcl._introduce import explain
 from kvcl.vllm import _fields, _options, _pages, _tier_jobs
 from kvcl.vllm._link import Link
 from kvcl.vllm._lookups import Lookups
@@ -93,9 +94,9 @@ def test_what_differs_is_named():
     own = _fields.text(FIELDS, "t")
     other = _fields.text(dict(FIELDS, dtype="fp16"), "t")
     far = _fields.text(dict(FIELDS, dtype="fp16", model="n"), "t")
-    assert _fields.explain(own, [far, other]) == "dtype is 'bf16' here and 'fp16' there"
-    assert _fields.explain(own, [other, own]) is None
-    assert _fields.explain(own, [_fields.text(dict(FIELDS, dtype="x"), "another tenant"), "no json", "[]", '"x"', "[" * 1024,
+    assert explain(own, [far, other]) == "dtype is 'bf16' here and 'fp16' there"
+    assert explain(own, [other, own]) is None
+    assert explain(own, [_fields.text(dict(FIELDS, dtype="x"), "another tenant"), "no json", "[]", '"x"', "[" * 1024,
                                  json.dumps({"form": "lmcache"})]) is None
 
 
@@ -105,10 +106,10 @@ def test_an_introduction_fits_whatever_names_an_engine_has():
     longer = dict(fields, model="/models/" + "m" * 4000)
     said = _fields.introduction(longer, "t" * 2000)
     assert len(said) <= TEXT_MAX and said == _fields.introduction(longer, "t" * 2000)
-    assert _fields.explain(said, [_fields.introduction(dict(longer, dtype="x"), "t" * 2000)]) == \
+    assert explain(said, [_fields.introduction(dict(longer, dtype="x"), "t" * 2000)]) == \
         "dtype is 'bf16' here and 'x' there"
-    assert _fields.explain(said, [_fields.introduction(longer, "u" * 2000)]) is None
-    assert "model is" in _fields.explain(said, [_fields.introduction(dict(longer, model="n" * 4000), "t" * 2000)])
+    assert explain(said, [_fields.introduction(longer, "u" * 2000)]) is None
+    assert "model is" in explain(said, [_fields.introduction(dict(longer, model="n" * 4000), "t" * 2000)])
 
 
 def test_a_tenants_secret_is_a_file(tmp_path):

@@ -1,4 +1,4 @@
-"""What an engine says of itself (_fields), from vLLM's configuration; and whether this version can share its blocks."""
+"""What an engine says of itself, from vLLM's configuration; and whether this version can share its blocks."""
 
 import dataclasses
 import hashlib
@@ -8,7 +8,7 @@ from typing import Any, List, Tuple
 import torch
 import vllm
 
-from . import _fields
+from .._introduce import Fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Engine:
     """The engine's shape. why: the reason why it cannot share blocks; "" if it can."""
 
     why: str
-    fields: _fields.Fields
+    fields: Fields
     block_size: int
     heads: int      # KV heads of the model; 1 for MLA
     tp: int

@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import kvcl
 
-from . import _fields
+from .._introduce import SAYS, explain
 
 ALONE, EACH = 5.0, 1.0  # seconds that connecting to a rank may take: to the only one, and to one of several
 
@@ -137,9 +137,9 @@ class Link:
         self.connections += 1
         self._told = ""
         self._log.info("KVCL: connected to the store of %s", file)
-        differs = _fields.explain(self._text, client.others)
+        differs = explain(self._text, client.others)
         if differs is not None:
-            self._log.warning("KVCL: no other engine of this store shares blocks with this one: %s", differs)
+            self._log.warning("KVCL: %s: %s", SAYS, differs)
         self.client = client
 
     def _reach(self, context: kvcl.Context) -> Tuple[kvcl.StoreClient, str]:

@@ -14,9 +14,10 @@ from vllm.v1.kv_offload.file_mapper import FileMapper
 from vllm.v1.kv_offload.tiering.async_lookup import AsyncLookupManager
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
 
+from .._introduce import Fields
 from .._job import Job
 from .._keys import key_root
-from ._tier_jobs import TierJobs, options_of
+from ._tier_jobs import TierJobs, options_of, said
 
 logger = init_logger("vllm.kvcl")
 
@@ -32,7 +33,7 @@ class _Lookups(AsyncLookupManager):
         return self._jobs.lookup(keys)
 
 
-def _fields(spec: Any, model: str, chunk_bytes: int) -> str:
+def _fields(spec: Any, model: str, chunk_bytes: int) -> Fields:
     """All that decides a chunk's bytes besides its tokens."""
     config = spec.config
     known = dict(FileMapper.from_offloading_spec("", spec, spec.blocks_per_chunk, True).get_run_config())
@@ -41,7 +42,7 @@ def _fields(spec: Any, model: str, chunk_bytes: int) -> str:
         "form": "kvcl.vllm.tier/1", "chunk bytes": chunk_bytes, "layout": config.kv_cache_layout,
         "vllm": vllm.__version__,
         "cpu": "" if torch.cuda.is_available() else torch.backends.cpu.get_cpu_capability()})
-    return json.dumps(known, sort_keys=True, default=str)
+    return known
 
 
 class KVCLTier(SecondaryTierManager):
@@ -59,8 +60,11 @@ class KVCLTier(SecondaryTierManager):
         if found.enable_kv_events and not self._tells:
             logger.warning("KVCL: enable_kv_events is true, and vLLM's events are off (--kv-events-config): no chunk "
                            "is told")
-        root = key_root(found.salt.encode(), _fields(offloading_spec, found.model, self.block_size_bytes))
-        self._jobs = TierJobs(Job("kvcl.vllm tier", found), primary_kv_view, root, found.threads)
+        fields = _fields(offloading_spec, found.model, self.block_size_bytes)
+        root = key_root(found.salt.encode(), json.dumps(fields, sort_keys=True, default=str))
+        job = Job("kvcl.vllm tier", found)
+        job.introduce(said(fields))
+        self._jobs = TierJobs(job, primary_kv_view, root, found.threads)
         self._lookups = _Lookups(self._jobs, tier_type)
         logger.info("KVCL: the tier's chunks have %d bytes (kvcl_serve --block)", self.block_size_bytes)
 

@@ -5,6 +5,7 @@ A chunk is a row of vLLM's memory. The store's calls are those of kvcl._job, whi
 store, nothing is found and nothing is kept.
 """
 
+import hashlib
 import queue
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any, Callable, Deque, List, NamedTuple, Optional, Sequence
 from collections import deque
 
 from .._cache import Layout
+from .._introduce import Fields
 from .._job import Job, Memory
 from .._job_options import options
 from .._keys import key_from_bytes
@@ -24,6 +26,17 @@ OPTIONS = (
     Option("enable_kv_events", False, "tell stored chunks through vLLM's publisher", kind=truth),
     Option("locality", None, "for these events", ("LOCAL", "REMOTE"), text),
 )
+
+
+def said(fields: Fields) -> Fields:
+    """The fields as the tier introduces itself by them: vLLM's groups of layers by their sizes."""
+    groups = fields.get("kv_cache_groups", [])
+    names = [list(group["layer_names"]) for group in groups]
+    out = {name.replace("_", " "): value if isinstance(value, (int, float)) else str(value)
+           for name, value in fields.items() if name not in ("form", "kv_cache_groups")}
+    return {**out, "tokens per block": [group["tokens_per_block"] for group in groups],
+            "layers": [len(one) for one in names],
+            "layer names": hashlib.sha256(str(names).encode()).hexdigest()[:16]}
 
 
 class Ended(NamedTuple):
