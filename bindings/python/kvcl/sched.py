@@ -28,8 +28,8 @@ from . import _kvcl
 from ._store_events import StoreEvent, StoreItem, Tier, known
 
 __all__ = ["Decision", "Feed", "Hold", "Index", "IndexStats", "Instance", "Measured", "ModelInfo", "Plan", "Policy",
-           "Request", "Role", "Run", "Scheduler", "SourceInfo", "State", "Times", "Verdict", "Waiting", "model",
-           "policies", "root", "times"]
+           "Reason", "Request", "Role", "Run", "Scheduler", "SourceInfo", "State", "Times", "Verdict", "Waiting",
+           "model", "policies", "root", "times"]
 
 NONE = 0xffffffff  # no instance
 Model = Union[str, Tuple[str, str]]  # a file, a shipped model's name, or (name, text)
@@ -70,6 +70,23 @@ class Verdict(enum.IntEnum):
     GO = 1
     WAIT = 2    # decide again after decision.retry
     REFUSE = 3  # answer the client with decision.retry
+
+
+class Reason(enum.IntEnum):
+    """The reason of a decision (kvcl_sched_reason_t)."""
+
+    BEST = 0
+    ONLY = 1
+    FALLBACK = 2      # least load, because predicted times are missing
+    NO_CANDIDATE = 3  # no instance takes requests
+    TTFT = 4          # the first token would miss its deadline
+    TBT = 5
+    PREFILL_LOAD = 6
+    DECODE_LOAD = 7
+    NO_ROOM = 8       # its KV fits into no decode instance
+    WORTH = 9         # it is worth less than what it takes from others
+    LATE = 10
+    STALE = 11        # least load, because the reports of most instances are old (the key stale of a prefill policy)
 
 
 class Plan(enum.IntEnum):
@@ -240,7 +257,7 @@ class Instance(NamedTuple):
     role: int = Role.BOTH
     draining: bool = False
     model: int = 0  # index into the scheduler's models
-    age: float = 0
+    age: float = 0  # seconds since it was reported
     queue: float = 0  # predicted seconds until it could begin one more prefill
     prefills: int = 0
     waiting: int = 0
@@ -310,7 +327,7 @@ class Decision(NamedTuple):
     """The decision about a request (kvcl_sched_decision_t); None: no instance."""
 
     verdict: Union[Verdict, int]
-    reason: int
+    reason: Union[Reason, int]
     retry: float
     prefill: Optional[int]
     decode: Optional[int]
@@ -329,6 +346,7 @@ class Decision(NamedTuple):
     runner_times: Times
     runs: List[Run]
     text: str  # the decision in words
+    stale: int  # instances that take requests, and whose report is old
 
 
 class Waiting(NamedTuple):
@@ -429,10 +447,10 @@ def _run(raw: Any) -> Run:
 def _decision(raw: Any) -> Decision:
     numbers, times, runner_times, runs, text = raw
     (verdict, reason, retry, prefill, decode, tbt, tbt_error, busy, score, runner_up, left_out, runner_score, there,
-     fetch, compute, output) = numbers
-    return Decision(known(Verdict, verdict), reason, retry, _instance(prefill), _instance(decode), tbt, tbt_error, busy,
-                    score, _instance(runner_up), left_out, runner_score, there, fetch, compute, output, Times(*times),
-                    Times(*runner_times), [_run(run) for run in runs], text)
+     fetch, compute, output, stale) = numbers
+    return Decision(known(Verdict, verdict), known(Reason, reason), retry, _instance(prefill), _instance(decode), tbt,
+                    tbt_error, busy, score, _instance(runner_up), left_out, runner_score, there, fetch, compute, output,
+                    Times(*times), Times(*runner_times), [_run(run) for run in runs], text, stale)
 
 
 def _holds(holds: Iterable[Hold]) -> List[Tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -179,6 +180,30 @@ def test_decisions():
             scheduler.decide(sched.Request(tokens=0), [], insts, [], now=1.0)
     with pytest.raises(kvcl.Shutdown):
         scheduler.gone(1, now=4.0)
+
+
+def test_old_reports_are_named():
+    """prefill=NAME:stale=30: one old report of three is passed over; where most are old, the least load decides."""
+    request = sched.Request(tokens=64, block_tokens=4)
+
+    def decide(ages, stale=""):
+        insts = [sched.Instance(id=i, queue=0.1 * i, age=age) for i, age in enumerate(ages)]
+        with sched.Scheduler(f"prefill=global{stale}", [sched.MODEL]) as scheduler:
+            return scheduler.decide(request, KEYS, insts, [], now=1.0)
+
+    young, one, most = decide([1, 1, 1]), decide([40, 1, 1]), decide([40, 40, 1])
+    assert (young.reason, young.stale, young.prefill) == (sched.Reason.BEST, 0, 0)
+    assert (one.reason, one.stale, one.prefill) == (sched.Reason.BEST, 1, 1)
+    assert most.reason is sched.Reason.STALE and (most.stale, most.prefill) == (2, 0) and "old" in most.text
+    assert decide([40, 40, 1], ":stale=50").reason is sched.Reason.BEST
+    assert decide([9, 9, 9], ":stale=5").stale == 3
+
+
+def test_python_has_every_reason():
+    path = os.path.join(HERE, "../../../include/kvcl/kvcl_sched.h")
+    with open(path) as file:
+        found = re.findall(r"^ *X\(([A-Z_]+), (\d+), ", file.read(), re.M)
+    assert {name: int(number) for name, number in found} == {one.name: int(one) for one in sched.Reason}
 
 
 def test_policies_and_models():

@@ -41,7 +41,8 @@ static const kvpy_field_t decision_fields[] = {
     DECIDED(decode, KVPY_U32), DECIDED(tbt_s, KVPY_DOUBLE), DECIDED(tbt_error, KVPY_DOUBLE),
     DECIDED(busy_s, KVPY_DOUBLE), DECIDED(score, KVPY_DOUBLE), DECIDED(runner_up, KVPY_U32),
     DECIDED(left_out, KVPY_U32), DECIDED(runner_score, KVPY_DOUBLE), DECIDED(there_tokens, KVPY_U64),
-    DECIDED(fetch_tokens, KVPY_U64), DECIDED(compute_tokens, KVPY_U64), DECIDED(output_tokens, KVPY_U64)};
+    DECIDED(fetch_tokens, KVPY_U64), DECIDED(compute_tokens, KVPY_U64), DECIDED(output_tokens, KVPY_U64),
+    DECIDED(stale, KVPY_U32)};
 static const kvpy_field_t times_fields[] = {
     TIMES(waited_s, KVPY_DOUBLE), TIMES(queue_s, KVPY_DOUBLE), TIMES(fetch_s, KVPY_DOUBLE),
     TIMES(prefill_s, KVPY_DOUBLE), TIMES(handover_s, KVPY_DOUBLE), TIMES(load_s, KVPY_DOUBLE),
