@@ -10,7 +10,7 @@ import time
 from typing import Any, Deque, Generator, List, Optional, Sequence, Set, Tuple
 
 from ._cache import Cache
-from ._comm import Comm
+from ._comm import Comm, RankState
 from ._context import Context
 from ._errors import (BadLayout, Canceled, InvalidParam, KvclError, OutOfRange, ProtocolError, RankFailed, Status,
                       TimedOut, by_status)
@@ -139,6 +139,12 @@ class StoreClient:
     def connected(self) -> bool:
         """Whether calls may be posted."""
         return self._comm is not None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection has ended, also if no call has noticed. Sends nothing."""
+        comm = self._comm
+        return comm is None or comm.rank_state(0) == RankState.FAILED
 
     @property
     def silent(self) -> float:

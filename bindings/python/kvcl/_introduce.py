@@ -1,8 +1,8 @@
 """How engines that share a store introduce themselves. What decides the bytes of a block besides its tokens is part of
 its key, so engines that differ in a field find nothing of each other; the one that comes later says in which field.
 
-A text is the JSON of an engine's fields; text(), introduction() and explain() are pure. The texts of clients are kept by
-their kvcl_serve. A rank of a job keeps its own in a cache of a known name, which the other ranks read (Board).
+A text is the JSON of an engine's fields; text(), introduction() and explain() are pure. A kvcl_serve keeps the texts of
+its clients. A rank of a job keeps its own in a cache of a known name, which the other ranks read (Board).
 """
 
 import hashlib

@@ -24,7 +24,7 @@ from ._store import Store
 
 log = logging.getLogger("kvcl")
 
-AGAIN = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # seconds between attempts to open the store
+AGAIN = 0.75  # seconds between attempts to open the store, and between looks whether it is lost: a client's cost 10 ms
 LOT_BYTES = 64 << 20  # of one put: a put is all or nothing, and a batch need not be
 T = TypeVar("T")
 Query = Union[Request[List[bool]], Later]
@@ -110,6 +110,7 @@ class Job:
         return self._opened is not None
 
     def _keep(self) -> None:
+        before = False  # whether it was open
         while True:
             opened = self._try()
             with self._state:
@@ -117,12 +118,12 @@ class Job:
                 self._tried += 1
                 self._state.notify_all()
                 if opened is None:
-                    self._state.wait_for(lambda: self._closing, AGAIN[min(self._tried, len(AGAIN)) - 1])
+                    self._state.wait_for(lambda: self._closing, AGAIN)
                 else:
-                    if self._tried > 1:
+                    if self._tried > 1 or before:
                         log.warning("%s: the store is open", self.who)
                     self._told.clear()
-                    self._tried = 0
+                    self._tried, before = 0, True
             if opened is not None:
                 self._stay(opened)
                 self._shut(opened.context)
@@ -135,10 +136,14 @@ class Job:
         while True:
             with self._state:
                 self._state.wait_for(lambda: self._closing or self._opened is None or
-                                     self._introduced < len(self._texts))
+                                     self._introduced < len(self._texts), AGAIN)
+                if self._opened is not None and opened.store.closed and not self._closing:
+                    self._give_up("its server has ended")  # no call has noticed: the engine is idle
                 if self._closing or self._opened is None:
                     self._opened = None
                     return
+                if self._introduced == len(self._texts):
+                    continue
                 text = self._texts[self._introduced]
             self._introduce(opened, text)
             self._introduced += 1
@@ -224,11 +229,14 @@ class Job:
             if opened is not self._opened:
                 return
             if isinstance(error, (Shutdown, DeadHandle)) or _lost(opened):
-                log.warning("%s: the store is lost: %s; it is opened again when the ranks meet again", self.who, error)
-                self._opened = None
-                self._state.notify_all()
+                self._give_up(error)
             else:
                 self.say(error.status, f"{error} (later failures of this kind are not logged)")
+
+    def _give_up(self, why: Any) -> None:
+        log.warning("%s: the store is lost: %s; it is opened again when the ranks meet again", self.who, why)
+        self._opened = None
+        self._state.notify_all()
 
     def arrived(self, opened: Opened, request: Union[Request[Any], Answer], n: int) -> List[bool]:
         """Wait for a get: which of n blocks or values have arrived. An absent one is no failure."""

@@ -61,8 +61,8 @@ class ClientStore:
 
     @property
     def closed(self) -> bool:
-        """Whether the server was lost."""
-        return not self._client.connected
+        """Whether the server was lost. Sends nothing."""
+        return self._client.lost
 
     def introduce(self, text: str, timeout: float) -> List[str]:
         """Leave a text for other engines, by a connection that ends at once; the texts of those before."""

@@ -165,7 +165,7 @@ def until(condition):
 
 def test_a_store_that_comes_goes_and_comes_again(monkeypatch, lines):
     monkeypatch.setenv("KVCL_BOOT_TIMEOUT", "1s")
-    monkeypatch.setattr(_job, "AGAIN", (0.01,))
+    monkeypatch.setattr(_job, "AGAIN", 0.01)
     where = f"tcp://127.0.0.1:{free_port()}"
     job = _job.Job("kvcl.x", options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 0.01}))
     keys = [kvcl.key_from_string(str(i)) for i in range(2)]

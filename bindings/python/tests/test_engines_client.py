@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import time
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_lmcache(server, monkeypatch):
 
 
 def test_a_server_that_dies_costs_misses_and_is_found_again(server, serve, monkeypatch, caplog):
-    monkeypatch.setattr(_job, "AGAIN", (0.01,))
+    monkeypatch.setattr(_job, "AGAIN", 0.01)
     caplog.set_level(logging.INFO, "kvcl")
     engine = Engine(store=server.file, block=BLOCK, timeout=2)
     values, out = chunks(2), chunks(2)
@@ -76,6 +77,29 @@ def test_a_server_that_dies_costs_misses_and_is_found_again(server, serve, monke
     assert engine("set", names(2), values) == (True, "", [True, True])
     assert engine("get", names(2), out) == (True, "", [True, True]) and out == values
     assert sum("the store is lost" in one.getMessage() for one in caplog.records) == 1
+    engine.client.close()
+
+
+def test_a_store_that_is_back_is_used_within_a_second(server, serve, monkeypatch):
+    engine = Engine(store=server.file, block=BLOCK, timeout=2)
+    job, attempts = engine.client._job, []
+    tries = job._try
+
+    def timed():
+        begun = time.monotonic()
+        opened = tries()
+        attempts.append((begun, time.monotonic()))
+        return opened
+
+    monkeypatch.setattr(job, "_try", timed)
+    server.end(signal.SIGKILL)
+    until(lambda: not job.is_open)  # an idle engine notices it, too
+    until(lambda: len(attempts) > 3)
+    serve()
+    until(lambda: job.is_open)
+    pauses = [after[0] - before[1] for before, after in zip(attempts, attempts[1:])]
+    assert all(0.7 < one < 1.5 for one in pauses), pauses  # neither longer with each attempt, nor spinning
+    assert engine("set", names(1), chunks(1)) == (True, "", [True])
     engine.client.close()
 
 
