@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import re
 import select
 import socket
 import subprocess
@@ -390,7 +391,8 @@ def test_an_engine_that_calls_otherwise_is_noticed_by_name(tmp_path):
 
     adapter.write_text("def f(self):\n    self._client.get(1, keys=2)\n    getattr(self._client, 'more', None)\n")
     assert run("--write") == (0, [])
-    others = [f"SKIP: there is no {name}" for name in ("sglang", "torch", "vllm")]
+    others = [f"SKIP: there is no {name}" for name in ("nixl_cu13", "sglang", "torch", "vllm")]
+    others.append("SKIP: NIXL's headers, of which its plugin is made: no checkout of NIXL is named (CI_NIXL_TREE)")
     assert run() == (0, ["ok   the calls of lmcache are as they were: 4", *others])  # with one for an absent file
     adapter.write_text("def f(self):\n    g(self._client.put)\n    self._client.get(1, 2)\n"
                        "    getattr(self._client, 'more', None)\n")
@@ -398,6 +400,53 @@ def test_an_engine_that_calls_otherwise_is_noticed_by_name(tmp_path):
                          "FAIL new: lmcache: takes put", *others])
     adapter.unlink()
     assert run()[0] == 1
+
+
+ENGINE = """/* A virtual function; in a comment */
+class nixlBackendEngine {
+  public:
+    // virtual bool comment() = 0;
+    virtual bool supportsRemote() const = 0;
+    virtual nixl_status_t registerMem (const nixlBlobDesc &mem,
+                                       nixlBackendMD* &out) = 0;
+    virtual nixl_status_t getNotifs(notif_list_t &list) { return NIXL_ERR_BACKEND; }
+};
+"""
+
+
+def test_a_nixl_with_another_contract_is_noticed_by_name(tmp_path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    folder, golden = tmp_path / "src/api/cpp/backend", tmp_path / "golden"
+    folder.mkdir(parents=True)
+    engine, plugin = folder / "backend_engine.h", folder / "backend_plugin.h"
+    (folder / "backend_aux.h").write_text("struct nixlBackendOptionalArgs {\n    nixl_blob_t notifMsg;\n};\n")
+    engine.write_text(ENGINE)
+    plugin.write_text("#define NIXL_PLUGIN_API_VERSION 1\n")
+
+    def run(*more):
+        ran = subprocess.run([sys.executable, os.path.join(here, "engines/calls.py"), "--nixl", str(tmp_path), *more,
+                              str(golden), str(tmp_path)], capture_output=True, text=True)
+        return ran.returncode, [one for one in ran.stdout.splitlines() if not one.startswith("SKIP: there is no ")]
+
+    assert run("--write") == (0, [])
+    assert run() == (0, ["ok   the calls of nixl are as they were: 5"])
+    engine.write_text(ENGINE.replace("list)", "list, int n)").replace("() const = 0", "() const"))
+    plugin.write_text("#define NIXL_PLUGIN_API_VERSION 2\n")
+    of = "nixl: has nixlBackendEngine: virtual "
+    assert run() == (1, ["FAIL no longer: nixl: has NIXL_PLUGIN_API_VERSION 1",
+                         f"FAIL no longer: {of}bool supportsRemote() const = 0",
+                         f"FAIL no longer: {of}nixl_status_t getNotifs(notif_list_t &list)",
+                         "FAIL new: nixl: has NIXL_PLUGIN_API_VERSION 2", f"FAIL new: {of}bool supportsRemote() const",
+                         f"FAIL new: {of}nixl_status_t getNotifs(notif_list_t &list, int n)"])
+
+
+def test_the_golden_list_has_every_function_of_the_nixl_plugin():
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "engines/calls.golden")) as file:
+        golden = file.read()
+    with open(os.path.join(here, "../../nixl/engine.hh")) as file:
+        own = re.findall(r"(?<!~)\b(\w+)\([^()]*\) (?:const )?override", file.read())
+    assert len(own) == 20 and [one for one in own if f" {one}(" not in golden] == []
 
 
 def test_environments_that_are_named_are_taken_and_others_are_skipped(tmp_path):

@@ -1,12 +1,14 @@
 """The calls between engines or torch and kvcl, read in the installed sources, beside those in calls.golden: a version
 with another contract is noticed by name, before it fails in a serving process. (vLLM's connector: vllm_calls.py.)
 
-calls.py GOLDEN FOLDER...: FOLDERs are site-packages. --write GOLDEN: write what is found. Needs no package of theirs.
+calls.py [--nixl TREE] GOLDEN FOLDER...: FOLDERs are site-packages, TREE is a checkout of NIXL, since no wheel has its
+headers. --write: write what is found into GOLDEN. Needs no package of theirs.
 """
 
 import argparse
 import ast
 import os
+import re
 import sys
 
 # (module, what holds the backend): the calls on it.
@@ -17,6 +19,9 @@ CALLS = [
     ("sglang", "sglang/srt/managers/cache_controller.py", ("storage_backend",)),
     ("sglang", "sglang/srt/mem_cache/hybrid_cache/hybrid_cache_controller.py", ("storage_backend",)),
     ("sglang", "sglang/srt/disaggregation/mooncake/conn.py", ("engine",)),
+    ("vllm", "vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py", ("nixl_wrapper",)),
+    ("vllm", "vllm/distributed/kv_transfer/kv_connector/v1/nixl/pull_worker.py", ("nixl_wrapper",)),
+    ("vllm", "vllm/distributed/kv_transfer/kv_connector/v1/nixl/push_worker.py", ("nixl_wrapper",)),
 ]
 # Functions that the other side must have as they are: (module, file, class, names or None: all).
 METHODS = [
@@ -42,11 +47,23 @@ METHODS = [
      ("__init__", "batch_lookup", "lookup", "flush", "drain_results", "mark_miss", "cleanup", "shutdown")),
     ("vllm", "vllm/distributed/kv_transfer/kv_connector/v1/metrics.py", "KVConnectorStats", None),
     ("vllm", "vllm/distributed/kv_transfer/kv_connector/v1/metrics.py", "KVConnectorPromMetrics", None),
+    ("nixl_cu13", "nixl_cu13/_api.py", "nixl_agent_config", ("__init__",)),
+    ("nixl_cu13", "nixl_cu13/_api.py", "nixl_agent",
+     ("__init__", "add_remote_agent", "check_remote_metadata", "check_xfer_state", "create_backend",
+      "deregister_memory", "get_agent_metadata", "get_new_notifs", "get_plugin_params", "get_reg_descs",
+      "get_xfer_descs", "get_xfer_telemetry", "initialize_xfer", "make_connection", "make_prepped_xfer",
+      "prep_xfer_dlist", "register_memory", "release_dlist_handle", "release_xfer_handle", "remove_remote_agent",
+      "send_notif", "transfer")),
     ("torch", "torch/_C/_distributed_c10d.pyi", "ProcessGroup",
      ("all_gather_single", "all_gather_single_coalesced", "all_to_all_single", "allgather", "allreduce",
       "allreduce_coalesced", "alltoall", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce",
       "reduce_scatter", "reduce_scatter_single", "reduce_scatter_single_coalesced", "scatter", "send")),
 ]
+# Of NIXL's headers, by which bindings/nixl is compiled: all virtual functions of the engine, and what else it is called
+# by or reads.
+NIXL = "src/api/cpp/backend"
+MEMBERS = [("backend_aux.h", "nixlBackendInitParams"), ("backend_aux.h", "nixlBackendOptionalArgs"),
+           ("backend_plugin.h", "nixlBackendPlugin")]
 
 
 def name_of(node):
@@ -83,6 +100,35 @@ def methods_in(tree, name, wanted):
                 yield f"{name}.{one.target.id}"
 
 
+def class_in(text, name):
+    """The body of a C++ class or struct, without comments."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    found = re.search(rf"\b(?:class|struct) {name}\b[^;{{]*\{{(.*?)\n\}};", text, re.S)
+    return found[1] if found else ""
+
+
+def plain(text):
+    """C++ with one form of spaces."""
+    text = re.sub(r" ?([(),]) ?", r"\1", " ".join(text.split()))
+    text = re.sub(r" ?([&*]+) ?", r" \1", text).replace(",", ", ")
+    return re.sub(r"\)(?=\w)", ") ", re.sub(r" ?= ?", " = ", text))
+
+
+def headers_of(tree):
+    """What the plugin for NIXL implements, is called by and reads."""
+    def header(name):
+        with open(os.path.join(tree, NIXL, name), encoding="utf-8") as file:
+            return file.read()
+
+    for one in re.findall(r"\bvirtual ([^;{]*)[;{]", class_in(header("backend_engine.h"), "nixlBackendEngine")):
+        yield f"nixl: has nixlBackendEngine: virtual {plain(one)}"
+    for file, name in MEMBERS:
+        for one in re.sub(r"\bpublic:", "", class_in(header(file), name)).split(";")[:-1]:
+            yield f"nixl: has {name}: {plain(one)}"
+    for one in re.findall(r"^#define NIXL_PLUGIN_API_VERSION .*", header("backend_plugin.h"), re.M):
+        yield f"nixl: has {one[8:].strip()}"
+
+
 def read(folders, file):
     for folder in folders:
         path = os.path.join(folder, file)
@@ -113,10 +159,13 @@ def found_in(folders):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--nixl", metavar="TREE")
     parser.add_argument("golden")
     parser.add_argument("folders", nargs="+")
     args = parser.parse_args()
     found, absent = found_in(args.folders)
+    if args.nixl is not None:
+        found["nixl"] = set(headers_of(args.nixl))
     if args.write:
         with open(args.golden, "w", encoding="ascii") as file:
             file.write("".join(f"{one}\n" for lines in found.values() for one in sorted(lines)))
@@ -134,6 +183,8 @@ def main():
             print(f"ok   the calls of {package} are as they were: {len(lines)}")
     for package in sorted(absent):
         print(f"SKIP: there is no {package}")
+    if args.nixl is None:
+        print("SKIP: NIXL's headers, of which its plugin is made: no checkout of NIXL is named (CI_NIXL_TREE)")
     return 1 if failed else 0
 
 

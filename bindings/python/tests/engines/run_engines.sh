@@ -92,7 +92,8 @@ plugin() {  # plugin OPTIONS
 
 part_calls() {
   [ -x "$E/python" ] || { skip "calls: there is no $E/python"; return; }
-  "$E/python" "$here/tests/engines/calls.py" "$here/tests/engines/calls.golden" \
+  nixl=$("$here/../../contrib/ci/nixl-headers" --here 2>/dev/null) || nixl=
+  "$E/python" "$here/tests/engines/calls.py" ${nixl:+--nixl "$nixl"} "$here/tests/engines/calls.golden" \
     "$TEST_ENGINES"/lib/python3*/site-packages "${TEST_SGLANG:-/nonexistent}"/lib/python3*/site-packages >calls.log 2>&1
   rc=$?
   grep -E '^(FAIL|SKIP)' calls.log
