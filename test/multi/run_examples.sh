@@ -12,7 +12,8 @@ passed=0 failed=0
   "$top_builddir/contrib/examples/by_address" "$top_builddir/contrib/examples/connect" \
   "$top_builddir/contrib/examples/push_pages" "$top_builddir/contrib/examples/own_loop" \
   "$top_builddir/contrib/examples/groups" \
-  "$top_builddir/contrib/examples/reuse_prefix" "$top_builddir/contrib/examples/hot_prefix"
+  "$top_builddir/contrib/examples/reuse_prefix" "$top_builddir/contrib/examples/take_heads" \
+  "$top_builddir/contrib/examples/hot_prefix"
 
 if ! command -v mpirun >/dev/null; then
   echo "SKIP: no mpirun (Debian: openmpi-bin)"
@@ -21,7 +22,7 @@ fi
 numbers='2 3 4'
 [ "${TEST_RING:-gate}" = night ] || numbers=3
 for program in prefill_decode layerwise engine_loop hybrid by_address connect push_pages own_loop groups reuse_prefix \
-  hot_prefix; do
+  take_heads hot_prefix; do
   for n in $numbers; do
     for path in auto tcp; do
       net=
