@@ -16,6 +16,7 @@ from vllm.logger import init_logger
 import kvcl
 
 from . import _fields, _handover, _identity, _options, _pages, _peers, _stats
+from ._announce import Board
 from ._handover import Part
 from ._hybrid import Hybrid, name_of
 from ._link import Link
@@ -126,7 +127,10 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._told_address, self._told_lost = False, 0
         saves = self._options["save"] if self._saves and self._options["store"] != "none" else "none"
         self._plan = (Hybrid(self._engine.block_size, saves, self._engine.tp, self._engine.windows) if self._hybrid
-                      else Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b""))
+                      else Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b"",
+                                self._by_layer))
+        longest = -(-vllm_config.model_config.max_model_len // self._engine.block_size)
+        self._longest = min(longest, kv_cache_config.num_blocks)  # of prompts, in blocks
         events = vllm_config.kv_events_config
         self._plan.tells = bool(role == KVConnectorRole.SCHEDULER and events and events.enable_kv_cache_events)
         self._watch = Watch(self._link, self._watched, self._engine.parts)
@@ -362,7 +366,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             assert transfers is not None
             transfers.cache = context.cache(_peers.CACHE, pages.layout, bases)
             if self._direct and self._saves:
-                transfers.leases = _peers.Leases(context, self._options["handover_timeout"], logger)
+                board = Board(context, len(tensors), self._longest) if self._by_layer else None
+                transfers.leases = _peers.Leases(context, self._options["handover_timeout"], logger, board)
             if transfers.peers is not None:
                 transfers.peers.open(context, transfers.cache)
 
@@ -411,7 +416,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
     @_guarded(lambda: None)
     def _begin(self) -> None:
         """A step begins. Leases of blocks that it overwrites end first. Loads that it waits for move while vLLM
-        prepares it. By layers, the store is asked which blocks it has while the first layer is computed."""
+        prepares it. By layers, the store is asked which blocks it has while the first layer is computed, and what is
+        announced to other engines begins."""
         for mark in self._work.resets:
             self._base = _fields.root_after(self._base, mark)
             if self._transfers is not None:
@@ -425,6 +431,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
                 self._transfers.unread(source)
         if self._by_layer and self._transfers is not None:
             self._transfers.step_lost()
+            self._transfers.announce(self._work.chunks, self._work.lost)
             saves, self._work.saves = self._work.saves, []
             for save in saves:
                 self._save(save, computing=True)

@@ -1,6 +1,9 @@
 """A prompt's blocks from the engine that computed them (prefill) to the one that generates (decode), without the store:
 what travels in kv_transfer_params, and the leases by which a reader knows that it has read the right bytes. Pure.
 
+A router either gives the second engine the parameters that the first one answers, or names the request to both, ahead
+of the answer: the second one then finds the blocks by that name on the first one's board (_board.py).
+
 The prefill engine keeps the blocks, and gives them a lease: a slot in a table that decode engines may read, and in the
 slot the lease's name. It clears the slot before the blocks are given to others. A reader reads the blocks, then the
 slot: if the slot has the name, the blocks were not changed meanwhile. The name is made from the fields of the model,
@@ -17,16 +20,28 @@ import kvcl
 SLOTS = 4096
 BLOCKS_MAX = 1 << 20
 PEERS_MAX = 1024
+NAME_MAX = 256  # characters of a router's name of a request
+
+
+@dataclasses.dataclass(frozen=True)
+class Ahead:
+    """A prompt that is read while it is computed: its name, and what decides which of its blocks are there."""
+
+    handover: str
+    tokens: int
+    size: int  # tokens of a block
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where a prompt's blocks are: the address of each tensor-parallel rank, and what to read there."""
+    """Where a prompt's blocks are: the address of each tensor-parallel rank, and what to read there. ahead: the blocks
+    are on the ranks' boards, and have no slot."""
 
     peers: Tuple[str, ...]
     blocks: Tuple[int, ...]
     slot: int
     name: bytes = b""  # of the lease
+    ahead: Optional[Ahead] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +66,16 @@ def params(source: Source) -> Dict[str, Any]:
     return {"kvcl_peers": list(source.peers), "kvcl_blocks": list(source.blocks), "kvcl_slot": source.slot}
 
 
+def named(value: Any) -> bool:
+    """Whether it is a router's name of a request."""
+    return isinstance(value, str) and 0 < len(value) <= NAME_MAX
+
+
+def _addresses(peers: Any) -> bool:
+    return (isinstance(peers, list) and 0 < len(peers) <= PEERS_MAX
+            and all(isinstance(one, str) and 0 < len(one) < 65536 for one in peers))
+
+
 def _number(value: Any, end: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
@@ -58,14 +83,27 @@ def _number(value: Any, end: int) -> bool:
 def read(given: Dict[str, Any], blocks: int) -> Optional[Source]:
     """Of kv_transfer_params; None if they name no source of so many blocks, or have another form."""
     slot: Any = given.get("kvcl_slot")
-    peers, ids = given.get("kvcl_peers"), given.get("kvcl_blocks")
-    if not (isinstance(peers, list) and 0 < len(peers) <= PEERS_MAX and isinstance(ids, list) and len(ids) == blocks):
-        return None
-    if not all(isinstance(one, str) and 0 < len(one) < 65536 for one in peers) or not _number(slot, SLOTS):
+    peers: Any = given.get("kvcl_peers")
+    ids = given.get("kvcl_blocks")
+    if not (_addresses(peers) and isinstance(ids, list) and len(ids) == blocks and _number(slot, SLOTS)):
         return None
     if not all(_number(one, 1 << 31) for one in ids):
         return None
     return Source(tuple(peers), tuple(ids), slot)
+
+
+def read_ahead(given: Dict[str, Any], tokens: int, size: int) -> Optional[Source]:
+    """Of kv_transfer_params by which a router sends a request ahead of the prefill engine's answer; None: of others."""
+    if given.get("kvcl_ahead") is not True or "kvcl_blocks" in given or not named(given.get("kvcl_id")):
+        return None
+    if not _addresses(given.get("kvcl_peers")):
+        return None
+    return Source(tuple(given["kvcl_peers"]), (), -1, ahead=Ahead(given["kvcl_id"], tokens, size))
+
+
+def ahead_name(base: bytes, handover: str, tokens: int, hashes: Sequence[bytes], block_size: int, tail: bytes) -> bytes:
+    """As lease_name(), before the blocks are known."""
+    return lease_name(base, f"ahead {handover}", tokens, (), hashes, block_size, tail)
 
 
 @dataclasses.dataclass(frozen=True)

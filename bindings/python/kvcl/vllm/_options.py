@@ -18,8 +18,9 @@ OPTIONS = (
            "path as vLLM was given it"),
     Option("load", "auto", "async: other requests run while blocks are loaded; sync: the step that needs them waits; "
            "auto: it waits if no other request runs and the load is short", ("auto", "async", "sync")),
-    Option("by_layer", "no", "yes: save each layer of a block while the next ones are computed; with load sync, wait "
-           "for each layer where it is needed. CUDA graphs are then split at the layers", ("no", "yes")),
+    Option("by_layer", "no", "yes: save each layer of a block while the next ones are computed, or let a decode engine "
+           "read it; with load sync, wait for each layer where it is needed. CUDA graphs are then split at the layers",
+           ("no", "yes")),
     Option("save", "prompt", "prompt: blocks of prompts; all: those of generated tokens too; none",
            ("prompt", "all", "none")),
     Option("load_errors", "recompute", "what vLLM does with a request whose load failed (kv_load_failure_policy): "

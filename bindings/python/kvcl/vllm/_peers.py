@@ -1,54 +1,78 @@
 """The two ends of a handover without the store (_handover.py), in the workers' processes: Leases of an engine whose
-blocks are read, Peers of one that reads. No type of vLLM.
+blocks are read, Peers of one that reads. Prompts that are read while they are computed: _announce.py, _follow.py. No
+type of vLLM.
 
 All methods are called by the engine's thread, and none waits. Readers connect without a call on the side that is read
 (Context.listen): it may compute, or hold the GIL, for as long as it likes.
 """
 
+import collections
+import contextlib
 import logging
 import struct
 import time
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set
 
 import kvcl
 
+from . import _board, _follow
+from ._announce import Board
+from ._board import Chunk
 from ._handover import SLOTS, Lease, Part, Source
 
 TABLE, CACHE = "vllm.leases", "vllm"
 NAME = 32
 READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's number, how many readers there are
-SCRATCH = 256                   # reads of slots under way
+SCRATCH = 256                   # reads of slots under way, and of boards
 FOREVER = float("inf")
 
 
 class _Open:
-    """A lease: until when, and who has read."""
+    """A lease: until when, and who has read. names: by which readers tell that; also that of the board."""
 
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
+    def __init__(self) -> None:
+        self.lease: Optional[Lease] = None
+        self.names: Set[bytes] = set()
         self.until: Optional[float] = None  # None: the request has not ended
         self.readers: Set[int] = set()
         self.read = False
 
 
 class Leases:
-    """seconds: how long blocks are kept for a reader after their request has ended."""
+    """seconds: how long blocks are kept for a reader after their request has ended. board: of an engine that announces
+    what it computes."""
 
-    def __init__(self, context: kvcl.Context, seconds: float, log: logging.Logger) -> None:
-        self._seconds, self._log = seconds, log
+    def __init__(self, context: kvcl.Context, seconds: float, log: logging.Logger,
+                 board: Optional[Board] = None) -> None:
+        self._seconds, self._log, self.board = seconds, log, board
         self._table = context.cache(TABLE, kvcl.Layout.bytes(SLOTS, NAME))
         for slot in range(SLOTS):
             self._table.write(slot, bytes(NAME))
         self._open: Dict[str, _Open] = {}
+        self._early: "collections.OrderedDict[bytes, List[bytes]]" = collections.OrderedDict()  # told of no lease yet
         self.late = 0  # leases that nobody has read in time
         self._door = context.listen()
         self.address = self._door.address
 
     def set(self, lease: Lease) -> None:
         """Readers may read the lease's blocks from now on."""
-        self.drop([lease.request])
+        one = self._open.get(lease.request)
+        if one is None or one.lease is not None:
+            self.drop([lease.request])
+            one = self._open[lease.request] = _Open()
         self._table.write(lease.slot, lease.name)
-        self._open[lease.request] = _Open(lease)
+        one.lease = lease
+        one.names.add(lease.name)
+
+    def announce(self, chunks: List[Chunk], good: bool) -> None:
+        """A step begins that computes these. good: what it computes will be right."""
+        board = self.board
+        for chunk in chunks:
+            if board is not None and board.add(chunk, good):
+                one = self._open.setdefault(chunk.request, _Open())
+                one.names.add(chunk.name)
+                for data in self._early.pop(chunk.name, ()):
+                    self._told(data)
 
     def ended(self, request: str) -> None:
         """The request has ended: its blocks are kept for the reader, for a while."""
@@ -60,15 +84,17 @@ class Leases:
         """Nobody may read these blocks any more."""
         for request in requests:
             one = self._open.pop(request, None)
-            if one is not None:
+            if one is not None and one.lease is not None:
                 self._table.write(one.lease.slot, bytes(NAME))
+            if self.board is not None:
+                self.board.drop(request)
 
     def __contains__(self, request: str) -> bool:
         return request in self._open
 
     def poll(self) -> None:
         """End the leases that all readers have read, or whose time is up."""
-        if not self._open:
+        if not self._open and self.board is None:
             return
         while (got := self._door.notify_recv()) is not None:
             self._told(got[1])
@@ -85,21 +111,33 @@ class Leases:
         if len(data) != READ.size:
             return
         name, reader, readers = READ.unpack(data)
+        leased = False
         for one in self._open.values():
-            if one.lease.name == name and 0 < readers <= 4096 and reader < readers:
+            if name in one.names and 0 < readers <= 4096 and reader < readers:
                 one.readers.add(reader)
-                one.read = len(one.readers) >= readers
+                one.read, leased = len(one.readers) >= readers, True
+        if not leased and self.board is not None:  # of a request that has not begun here, and will not be read
+            told = self._early.setdefault(name, [])
+            if len(told) < readers <= 4096:
+                told.append(data)
+            while len(self._early) > SLOTS:
+                self._early.popitem(last=False)
 
     def close(self) -> None:
-        """Nobody may read any more, nor connect; readers are disconnected."""
+        """Nobody may read any more, nor connect; readers are disconnected. poll() finds nothing from then on."""
         self.drop(list(self._open))
+        if self.board is not None:
+            self.board.close()
+            self.board = None
         self._door.close()
 
 
 class Read(kvcl.Call):
-    """A read of blocks. there: all bytes have arrived; whether they are the prompt's, the result says."""
+    """A read of blocks. there: all bytes have arrived; whether they are the prompt's, the result says. ahead: the bytes
+    that were read while they were being computed there."""
 
     there = False
+    ahead = 0
 
 
 class Peers:
@@ -107,8 +145,8 @@ class Peers:
 
     def __init__(self, options: Any) -> None:
         self._options = options
-        self._free = list(range(SCRATCH))
         self._open = False
+        self._following = 0  # reads of prompts that are being computed
         self._peers: Dict[str, kvcl.Request[kvcl.Comm]] = {}
         self._calls: List[kvcl.Call] = []
 
@@ -117,6 +155,7 @@ class Peers:
         self._open, self._peers, self._free = False, {}, list(range(SCRATCH))
         self._context, self._cache = context, cache
         self._scratch = context.cache("vllm.slots", kvcl.Layout.bytes(SCRATCH, NAME))
+        self._rows = context.cache("vllm.rows", kvcl.Layout.bytes(SCRATCH * _board.WINDOW, _board.CELL))
         self._open = True
 
     def progress(self) -> None:
@@ -129,10 +168,10 @@ class Peers:
         """Read the source's blocks from its block first on into these; none: say only that they will not be read.
         patience: seconds to wait for a connection, at most handover_timeout. The result is a Status for each part of
         each block."""
-        def arrived() -> None:
-            call.there = True
+        def started() -> Any:
+            return (yield from self._read(call, source, parts, blocks, first, patience))
 
-        call = Read(self._read(source, parts, blocks, first, patience, arrived))
+        call = Read(started())
         if not call._advance():
             self._calls.append(call)
         return call
@@ -161,8 +200,8 @@ class Peers:
 
     # ---- a read ----
 
-    def _read(self, source: Source, parts: List[Part], blocks: List[int], first: int, patience: float,
-              arrived: Callable[[], None]) -> Any:
+    def _read(self, call: Read, source: Source, parts: List[Part], blocks: List[int], first: int,
+              patience: float) -> Any:
         until = time.monotonic() + min(patience, self._options["handover_timeout"])
         comms: Dict[int, kvcl.Comm] = {}
         while len(comms) < len(parts):  # all connect at once
@@ -175,20 +214,78 @@ class Peers:
                     raise kvcl.TimedOut("the prefill engine did not answer")
                 yield None
         each = sum(len(part.ours) for part in parts)
-        if blocks:
-            theirs, read = source.blocks[first:first + len(blocks)], [part for part in parts if part.ours]
+        read = [part for part in parts if part.ours]
+        if blocks and source.ahead is not None:
+            try:
+                yield from self._follow(call, source, [(comms[part.peer], part) for part in read], blocks, first, each)
+            except kvcl.KvclError:
+                self._tell(source, comms, parts)  # the prompt may be computed there later on
+                raise
+        elif blocks:
+            theirs = source.blocks[first:first + len(blocks)]
             yield from self._all([lambda part=part: self._get(comms[part.peer], part, theirs, blocks, each)
                                   for part in read])
-            arrived()
+            call.there = True
             yield from self._check(source, [comms[part.peer] for part in read])
-        for part in parts:
-            comms[part.peer].notify(0, READ.pack(source.name, part.reader, part.readers))
+        self._tell(source, comms, parts)
         return [kvcl.Status.OK] * (len(blocks) * each)
 
-    def _get(self, comm: kvcl.Comm, part: Part, theirs: Any, blocks: List[int], each: int) -> kvcl.Request[None]:
+    @staticmethod
+    def _tell(source: Source, comms: Dict[int, kvcl.Comm], parts: List[Part]) -> None:
+        """This rank needs the blocks no longer."""
+        for part in parts:
+            with contextlib.suppress(kvcl.RankFailed, kvcl.Unreachable):
+                comms[part.peer].notify(0, READ.pack(source.name, part.reader, part.readers))
+
+    def _get(self, comm: kvcl.Comm, part: Part, theirs: Any, blocks: List[int], each: int,
+             layers: Any = None) -> kvcl.Request[None]:
         remote = [block * part.their_parts + one for block in theirs for one in part.theirs]
         local = [block * each + one for block in blocks for one in part.ours]
-        return comm.get(0, self._cache, remote, local, remote_cache=CACHE, timeout=self._options["timeout"])
+        return comm.get(0, self._cache, remote, local, layers=layers, remote_cache=CACHE,
+                        timeout=self._options["timeout"])
+
+    def _follow(self, call: Read, source: Source, ranks: List[Any], blocks: List[int], first: int, each: int) -> Any:
+        """Read what is being computed. No news for handover_timeout: it fails."""
+        assert source.ahead is not None
+        layers, ahead = self._cache.layout.layers, source.ahead
+        part_bytes = self._cache.block_bytes // layers
+        while len(self._free) < len(ranks):
+            yield None  # other reads have them
+        slots = [self._free.pop() for _ in ranks]
+        sides = [_follow.Side(
+            comm, self._rows, slot * _board.WINDOW, ahead, source.name, layers, blocks, first,
+            lambda theirs, ours, some, comm=comm, part=part: self._get(comm, part, theirs, ours, each, some),
+            (1 << 32) // part.their_parts, self._options["timeout"]) for (comm, part), slot in zip(ranks, slots)]
+        self._following += 1
+        try:
+            heard, pause = time.monotonic(), _follow.SHORTEST
+            while True:
+                yield from self._all([side.look() for side in sides])
+                news = [side.saw() for side in sides]
+                if all(side.complete for side in sides):
+                    return
+                if any(news):
+                    while asking := [(side, post) for side in sides if (post := side.blocks()) is not None]:
+                        yield from self._all([post for _, post in asking])
+                        for side, _ in asking:
+                            side.took()
+                    posts: List[Any] = []
+                    for side, (_, part) in zip(sides, ranks):
+                        some, early = side.read()
+                        posts += some
+                        call.ahead += early * len(part.ours) * part_bytes
+                    yield from self._all(posts)
+                    heard, pause = time.monotonic(), _follow.SHORTEST
+                    continue
+                now = time.monotonic()
+                if now - heard > self._options["handover_timeout"]:
+                    raise kvcl.TimedOut("the prefill engine computes nothing of the prompt")
+                while time.monotonic() < now + pause:
+                    yield None
+                pause = min(2 * pause, _follow.LONGEST * self._following)
+        finally:
+            self._following -= 1
+            self._free += slots
 
     def _check(self, source: Source, comms: List[kvcl.Comm]) -> Any:
         while len(self._free) < len(comms):
@@ -201,7 +298,7 @@ class Peers:
                 0, self._scratch, [source.slot], [slot], remote_cache=TABLE, timeout=self._options["timeout"])
                 for comm, slot in zip(comms, slots)])
             if any(self._scratch.read(slot) != source.name for slot in slots):
-                raise kvcl.Stale("the prefill engine has given these blocks to others, or they are of another prompt")
+                raise kvcl.Stale(_follow.GONE)
         finally:
             self._free += slots
 

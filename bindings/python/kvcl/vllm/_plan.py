@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 import kvcl
 
 from . import _handover
+from ._board import Chunk, Rows
 from ._handover import Lease, Source
 
 
@@ -61,6 +62,7 @@ class Work:
     preempted: List[str] = dataclasses.field(default_factory=list)
     kept: List[str] = dataclasses.field(default_factory=list)  # ended, while their blocks are saved or read by others
     leases: List[Lease] = dataclasses.field(default_factory=list)
+    chunks: List[Chunk] = dataclasses.field(default_factory=list)  # of prompts that others read while it computes them
     dropped: List[str] = dataclasses.field(default_factory=list)    # requests whose lease ends
     unread: List[Source] = dataclasses.field(default_factory=list)  # handovers that this engine will not read
     resets: List[bytes] = dataclasses.field(default_factory=list)   # of the cache, before all else (Plan.reset)
@@ -76,6 +78,7 @@ class Entry:
     hashes: Sequence[bytes]           # vLLM's, of full blocks; vLLM appends to it
     handover: str = ""                # the id of a handover between a prefill and a decode engine
     prefill: bool = False             # this engine computes the prompt, another one decodes
+    ahead: bool = False               # and reads it meanwhile
     saved: int = 0                    # blocks before this one were given to the workers
     part_saved: bool = False
     saving: int = 0                   # saves under way, over all workers
@@ -100,10 +103,12 @@ def part_name(handover: str, block: int) -> bytes:
 class Plan:
     """All requests of a scheduler. save: which blocks, as the option; none for an engine that only loads. workers: how
     many ranks report the end of each save. base: the root of the model's keys, with which an engine hands blocks over
-    without the store; b"": through the store."""
+    without the store; b"": through the store. announces: what this engine computes for another one, layer by layer."""
 
-    def __init__(self, block_size: int, save: str, workers: int = 1, base: bytes = b"") -> None:
+    def __init__(self, block_size: int, save: str, workers: int = 1, base: bytes = b"",
+                 announces: bool = False) -> None:
         self.size, self._save, self._workers, self._base = block_size, save, workers, base
+        self._announces, self._rows = announces and bool(base), Rows()
         self.peers: Dict[int, str] = {}  # the addresses of the ranks, once they accept readers
         self._slots = list(range(_handover.SLOTS - 1, -1, -1)) if base else []
         self._answer: Set[Tuple[str, ...]] = set()  # other engines' ranks, of which the last read went well
@@ -137,7 +142,13 @@ class Plan:
         vLLM's request."""
         entry = Entry(prompt, hashes, tail=tail, owner=owner)
         if params and params.get("do_remote_decode"):
-            entry.prefill, entry.handover = True, secrets.token_hex(16)
+            name = params.get("kvcl_id")
+            entry.ahead = self._announces and _handover.named(name)
+            entry.prefill, entry.handover = True, str(name) if entry.ahead else secrets.token_hex(16)
+        elif self._base and params and params.get("do_remote_prefill") and \
+                (source := _handover.read_ahead(params, prompt, self.size)) is not None:
+            entry.handover, entry.expected = params["kvcl_id"], prompt
+            entry.source = dataclasses.replace(source, name=self._ahead_name(entry))
         elif params and params.get("do_remote_prefill") and isinstance(params.get("kvcl_id"), str):
             tokens = params.get("kvcl_tokens")
             if isinstance(tokens, int) and 0 < tokens <= prompt:
@@ -150,6 +161,9 @@ class Plan:
     def _name(self, entry: Entry, blocks: Sequence[int]) -> bytes:
         return _handover.lease_name(self._base, entry.handover, entry.prompt, blocks, entry.hashes, self.size,
                                     entry.tail)
+
+    def _ahead_name(self, entry: Entry) -> bytes:
+        return _handover.ahead_name(self._base, entry.handover, entry.prompt, entry.hashes, self.size, entry.tail)
 
     def forget(self, request: str) -> None:
         """The request has ended."""
@@ -182,9 +196,9 @@ class Plan:
 
     def answers(self, request: str) -> bool:
         """Whether the engine that computed the prompt has been read before, and the last time well. Then its blocks
-        come within milliseconds; a first read also connects."""
+        come within milliseconds; a first read also connects, and what is being computed comes when it is."""
         source = self._entries[request].source
-        return source is not None and source.peers in self._answer
+        return source is not None and source.ahead is None and source.peers in self._answer
 
     def not_read(self, request: str) -> None:
         """The request needs nothing of what another engine keeps for it."""
@@ -263,6 +277,8 @@ class Plan:
             entry = self._entries.get(request)
             if entry is None:
                 continue
+            if entry.ahead and computed <= entry.prompt:
+                self._announce(request, entry, computed, blocks_of, work)
             leases = entry.prefill and entry.slot < 0 and computed >= entry.prompt and self._may_lease()
             if not leases and not self._may_save(entry, computed):
                 continue
@@ -291,6 +307,18 @@ class Plan:
 
     def _may_lease(self) -> bool:
         return bool(self._slots) and len(self.peers) == self._workers
+
+    def _announce(self, request: str, entry: Entry, computed: int, blocks_of: Callable[[str], Sequence[int]],
+                  work: Work) -> None:
+        """What the step computes of a prompt that is read meanwhile. A step that is computed again is told again."""
+        blocks, n = blocks_of(request), -(-computed // self.size)
+        if request in self._rows and not self._rows.follows(request, blocks):
+            self._end_leases([request])
+            work.dropped += self._dropped
+            self._dropped = []
+        if len(blocks) < n or (request not in self._rows and not self._rows.take(request, entry.handover)):
+            return
+        work.chunks.append(self._rows.chunk(request, entry.handover, self._ahead_name(entry), blocks[:n], computed))
 
     def _lease(self, request: str, entry: Entry, blocks: Sequence[int]) -> List[Lease]:
         """Before the step that computes the end of the prompt, so that it is there when its reader comes."""
@@ -381,7 +409,9 @@ class Plan:
             if entry.slot >= 0:
                 peers = tuple(self.peers[rank] for rank in sorted(self.peers))
                 params.update(_handover.params(Source(peers, entry.blocks, entry.slot)))
-        keep = entry.saving > 0 or entry.slot >= 0
+                if self._announces:
+                    params["kvcl_ahead"] = True  # the next request may be sent ahead of this engine's answer
+        keep = entry.saving > 0 or entry.slot >= 0 or request in self._rows
         if keep:
             self._kept.append(request)
         return keep, params
@@ -392,15 +422,15 @@ class Plan:
         self._resets.append(mark)
         for request, entry in self._entries.items():
             self.not_read(request)
-            entry.saved, entry.part_saved, entry.skip = NEVER, True, None
+            entry.saved, entry.part_saved, entry.skip, entry.ahead = NEVER, True, None, False
         self._end_leases(list(self._entries))
-        self._dropped += self._leased  # of requests that have ended: the workers name them as read
+        self._dropped += {*self._leased, *self._rows}  # of requests that have ended: the workers name them as read
 
     def _end_leases(self, requests: Iterable[str]) -> None:
         """Their blocks are given to others: they are computed again, and leased again."""
         for request in requests:
             entry = self._entries.get(request)
-            if entry is not None and entry.slot >= 0:
+            if entry is not None and (entry.slot >= 0 or request in self._rows):
                 self._dropped.append(request)
                 self.freed([request])
                 entry.slot = -1
@@ -408,6 +438,7 @@ class Plan:
     def freed(self, requests: Iterable[str]) -> None:
         """The workers no longer keep the blocks of these requests."""
         for request in requests:
+            self._rows.free(request)
             slot = self._leased.pop(request, None)
             if slot is not None:
                 self._slots.append(slot)

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 import kvcl
 
 from . import _fields, _peers
+from ._board import Chunk
 from ._handover import Source
 from ._plan import Load, Save
 
@@ -29,8 +30,8 @@ class _Move:
 
 PATIENCE = 1.0  # seconds that a step waits for a connection to an engine that was read before
 
-COUNTS = ("loaded_blocks", "loaded_bytes", "load_seconds", "failed_blocks", "saved_blocks", "saved_bytes",
-          "save_seconds", "unsaved_blocks")
+COUNTS = ("loaded_blocks", "loaded_bytes", "ahead_bytes", "load_seconds", "failed_blocks", "saved_blocks",
+          "saved_bytes", "save_seconds", "unsaved_blocks")
 
 
 class Transfers:
@@ -131,14 +132,28 @@ class Transfers:
         self.counts["unsaved_blocks"] += len(work.blocks) if self._saves else 0
         self._count_done(work.request, work.number, not self._saves)
 
+    def announce(self, chunks: List[Chunk], known: int) -> None:
+        """A step begins that computes these for other engines. known: as of spoiled()."""
+        if self.leases is not None:
+            self.leases.announce(chunks, not self.spoiled(known))
+
+    def _board(self) -> Any:
+        return self.leases.board if self.leases is not None else None
+
     def layer_ready(self, layer: int, stream: Any = None) -> None:
-        """This step has computed a layer."""
+        """This step has computed a layer. It may be wrong while a load that the step waits for may yet fail."""
         for layers in self._computing:
             layers.ready(layer, stream)
+        board = self._board()
+        if board is not None and not any(move.waited for move in self._loading):
+            board.layer_ready(layer, stream)
         self.poll()
 
     def step_computed(self, stream: Any = None) -> None:
-        """This step has computed all layers."""
+        """This step has computed all layers, and the loads that it waited for have ended."""
+        board = self._board()
+        if board is not None:
+            board.step_computed(stream)
         computing, self._computing = self._computing, []
         if computing and self.cache is not None:
             for layers in computing:
@@ -147,10 +162,13 @@ class Transfers:
             self.poll()
 
     def step_lost(self) -> None:
-        """If the last step has not ended, what it was to compute is not saved."""
+        """If the last step has not ended, what it was to compute is not saved, nor announced."""
         computing, self._computing = self._computing, []
         for layers in computing:
             layers.drop()
+        board = self._board()
+        if board is not None:
+            board.step_lost()
 
     def _count_done(self, request: str, number: int, good: bool) -> None:
         self._done[request] = self._done.get(request, 0) + 1
@@ -199,6 +217,7 @@ class Transfers:
         self.counts["loaded_blocks"] += len(move.blocks) - len(bad)
         if self.cache is not None:
             self.counts["loaded_bytes"] += (len(move.blocks) - len(bad)) * move.parts * self.cache.block_bytes
+        self.counts["ahead_bytes"] += 0 if bad else getattr(move.call, "ahead", 0)
         self.counts["load_seconds"] += time.monotonic() - move.began
         if bad:
             self._log.warning("KVCL: %d of %d blocks of request %s were not loaded%s", len(bad), len(move.blocks),

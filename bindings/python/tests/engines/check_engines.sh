@@ -95,7 +95,7 @@ else
   for each in calls check vllm lost pages sglang hicache disagg apart mooncake; do
     part "engines:$each" "$here/run_engines.sh" $each
   done
-  for each in calls store killed ranks layers hybrid handover preempt tier tp random; do
+  for each in calls store killed ranks layers hybrid handover ahead preempt tier tp random; do
     part "vllm:$each" "$here/run_vllm.sh" $each
   done
   for each in vllm disaggregated lmcache sglang; do

@@ -79,7 +79,7 @@ part_sglang() {
 part_disaggregated() {
   has disaggregated "$E/bin/python" vllm || return
   port=$("$E/bin/python" -c 'import os; print(20000 + os.getpid() % 10000)')
-  example vllm/disaggregated env PYTHON="$E/bin/python" PORT="$port" \
+  example vllm/disaggregated env PYTHON="$E/bin/python" PORT="$port" BY_LAYER=yes \
     "$source/contrib/examples/vllm/disaggregated/run" || return
   cat "$tmp/out"
   if [ "$(grep -c '^\(first\|second\) request: first token after ' "$tmp/out")" = 2 ] &&

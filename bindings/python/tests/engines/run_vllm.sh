@@ -24,7 +24,7 @@ has vllm vLLM
 base || exit 1
 [ "${TEST_RING:-gate}" = gate ] || TEST_REQUESTS=${TEST_REQUESTS:-400}
 export TEST_REQUESTS="${TEST_REQUESTS:-60}"
-[ $# -gt 0 ] || set -- calls store killed ranks layers hybrid handover preempt tier tp random
+[ $# -gt 0 ] || set -- calls store killed ranks layers hybrid handover ahead preempt tier tp random
 for each; do
   one "$each" timeout -k 10 3600 "$python" "$engines/vllm_$each.py"
 done

@@ -109,7 +109,8 @@ class Fake:
         config = NS(
             kv_transfer_config=transfer, kv_events_config=NS(enable_kv_cache_events=events),
             model_config=NS(use_mla=False, get_total_num_kv_heads=lambda: HEADS, model="m", revision=None,
-                            quantization=None, dtype=torch.bfloat16, hf_text_config=NS(to_dict=dict)),
+                            quantization=None, dtype=torch.bfloat16, hf_text_config=NS(to_dict=dict),
+                            max_model_len=2048),
             cache_config=NS(enable_prefix_caching=True, cache_dtype="auto", prefix_caching_hash_algo="sha256"),
             parallel_config=NS(tensor_parallel_size=1), device_config=NS(device_type="cpu"),
             scheduler_config=NS(async_scheduling=overlap))

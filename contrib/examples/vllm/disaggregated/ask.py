@@ -1,5 +1,6 @@
 """The requests of run: wait until both engines serve, send a prompt through the router, twice, and say when the first
-token came and how many blocks the decode engine has read from the prefill engine.
+token came and how many blocks the decode engine has read from the prefill engine, and how many bytes of them while
+they were computed.
 
     ask.py PORT PREFILL_PID DECODE_PID [...]
 """
@@ -11,7 +12,8 @@ import time
 import urllib.request
 
 LIMIT = 900  # seconds in which an engine starts
-COUNTS = {"vllm:kvcl_loaded_blocks_total": "loaded", "vllm:kvcl_failed_blocks_total": "failed"}
+COUNTS = {"vllm:kvcl_loaded_blocks_total": "loaded", "vllm:kvcl_failed_blocks_total": "failed",
+          "vllm:kvcl_ahead_bytes_total": "ahead"}
 
 
 def get(port, path, body=None):
@@ -79,6 +81,8 @@ def main():
         found = counts(port + 2)
     print(f"the decode engine has read {found['loaded']:.0f} blocks from the prefill engine, {found['failed']:.0f} "
           "failed", flush=True)
+    if found["ahead"]:
+        print(f"{found['ahead']:.0f} bytes of them while they were computed", flush=True)
     sys.exit(found["loaded"] == 0)
 
 

@@ -4,18 +4,25 @@ parameters of that answer, to a decode engine, whose answer the client gets.
     proxy.py PORT PREFILL_URL[,...] DECODE_URL[,...]
 
 A prefill engine that does not answer costs the request nothing but its time: the decode engine computes the prompt.
+
+An engine with "by_layer": "yes" says so in its answer, "kvcl_ahead". From then on its requests get a name here and go
+to both engines at once: the decode engine reads each layer while the prefill engine computes the next ones.
 """
 
 import http.client
 import http.server
 import itertools
 import json
+import secrets
 import sys
+import threading
 import urllib.error
 import urllib.request
 
 PATHS = ("/v1/completions", "/v1/chat/completions")
 TIMEOUT = 600  # seconds
+
+peers = {}  # of prefill engines that are read while they compute: their addresses
 
 
 def post(url, body):
@@ -23,17 +30,31 @@ def post(url, body):
         url, json.dumps(body).encode(), {"Content-Type": "application/json"}), timeout=TIMEOUT)
 
 
-def prefill(url, body):
-    """The parameters with which a decode engine finds the prompt's KV cache; None: it computes the prompt itself."""
-    first = {**body, "max_tokens": 1, "stream": False, "kv_transfer_params": {"do_remote_decode": True}}
-    for name in ("stream_options", "max_completion_tokens", "min_tokens"):
-        first.pop(name, None)
+def prefill(url, body, name=None):
+    """The parameters with which a decode engine finds the prompt's KV cache; None: it computes the prompt itself. name:
+    of a request that the decode engine has already."""
+    asked = {"do_remote_decode": True, **({"kvcl_id": name} if name else {})}
+    first = {**body, "max_tokens": 1, "stream": False, "kv_transfer_params": asked}
+    for other in ("stream_options", "max_completion_tokens", "min_tokens"):
+        first.pop(other, None)
+    params = None
     try:
         with post(url, first) as answer:
-            return json.load(answer).get("kv_transfer_params")
+            params = json.load(answer).get("kv_transfer_params")
     except (OSError, ValueError, http.client.HTTPException) as error:
         print(f"proxy: {url}: {error}", file=sys.stderr, flush=True)
-        return None
+    peers[url] = params["kvcl_peers"] if params and params.get("kvcl_ahead") else None  # a new engine has new ones
+    return params
+
+
+def parameters(url, body):
+    """As prefill(), if need be before it has answered."""
+    known = peers.get(url)
+    if not known:
+        return prefill(url, body)
+    name = secrets.token_hex(16)
+    threading.Thread(target=prefill, args=(url, dict(body), name), daemon=True).start()
+    return {"do_remote_prefill": True, "kvcl_ahead": True, "kvcl_id": name, "kvcl_peers": known}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -48,7 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             assert isinstance(body, dict)
         except (TypeError, ValueError, AssertionError):
             return self.send_error(400)
-        params = prefill(next(self.prefills) + self.path, body)
+        params = parameters(next(self.prefills) + self.path, body)
         if params:
             body["kv_transfer_params"] = params
         try:
