@@ -107,11 +107,12 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._engine = _identity.engine(vllm_config, kv_cache_config, self._options, tp_rank)
         self._loads, self._saves = transfer.is_kv_consumer, transfer.is_kv_producer
         self._hybrid = bool(self._engine.windows)
-        self._by_layer = self._options["by_layer"] == "yes" and not self._hybrid
+        batches = bool(getattr(vllm_config.parallel_config, "use_ubatching", False))  # a layer is called for each
+        self._by_layer = self._options["by_layer"] == "yes" and not self._hybrid and not batches
         self._may_wait = self._waits_are_safe(vllm_config, role)
-        if self._hybrid and self._options["by_layer"] == "yes" and role == KVConnectorRole.SCHEDULER:
-            logger.warning("KVCL: by_layer is yes, which a model with sliding windows does not allow: blocks are moved "
-                           "whole")
+        if self._options["by_layer"] == "yes" and not self._by_layer and role == KVConnectorRole.SCHEDULER:
+            logger.warning("KVCL: by_layer is yes, which %s does not allow: blocks are moved whole",
+                           "a model with sliding windows" if self._hybrid else "an engine of micro-batches")
         self._overlap = bool(vllm_config.scheduler_config.async_scheduling)  # of steps
         self._layer_of = {name: index for index, name in enumerate(self._engine.layers)}
         secret = _fields.tenant_secret(self._options["tenant_secret_file"])

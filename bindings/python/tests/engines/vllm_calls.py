@@ -373,7 +373,7 @@ def other_calls(store):
 
 
 def option_calls(store):
-    """Options that do not apply to a model with sliding windows are not ignored in silence."""
+    """Options that do not apply to a model with sliding windows, or to an engine, are not ignored in silence."""
     def windows(config, kv):
         kv.kv_cache_groups = [NS(kv_cache_spec=spec(), layer_names=LAYERS) for spec in (FullAttentionSpec,
                                                                                        SlidingWindowSpec)]
@@ -387,6 +387,11 @@ def option_calls(store):
         check(f"sliding windows: {said.partition(',')[0]}, and it says so", lines.having(said), lines.lines)
         fake.worker.shutdown()
         fake.scheduler.shutdown()
+    fake = Fake("kv_both", other=differ(parallel_config__use_ubatching=True), store="none", by_layer="yes")
+    check("micro-batches: by_layer is yes, and it says so", lines.having("by_layer is yes, which an engine of micro") and
+          not fake.worker._by_layer and not fake.scheduler._plan._announces, lines.lines)
+    fake.worker.shutdown()
+    fake.scheduler.shutdown()
 
 
 def fault_calls(store):
