@@ -61,7 +61,7 @@ typedef struct op {
     op_kind_t      kind;
     uint64_t       id, retry_at, end_at;
     unsigned       key;
-    uint32_t       acked;   /* bits: slots that have answered, in this map */
+    uint64_t       acked;   /* bits: slots that have answered, in this map */
     uint64_t       map_id;
     bool           then_copy;      /* LIST, of a put: the copy is next */
     unsigned       reply_to;       /* LIST, of a copy: the putter, plus 1 */
@@ -72,7 +72,7 @@ typedef struct op {
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX];
 } op_t;
 
-enum { OPS = 24 };
+enum { STORE_OPS = 24 };
 
 typedef enum { ASKS, IS_TAKEN, COMES, OPEN } stage_t; /* of its part; COMES: its first move is under way */
 typedef enum { STAYS, GIVES_SHARDS, GIVES_BLOCKS, GOES } leaving_t;
@@ -82,9 +82,9 @@ typedef struct part {
     stage_t           stage;
     leaving_t         leaving;
     bool              sure;     /* some rank has taken it, or knows that it leaves */
-    uint32_t          answered; /* bits: slots that have */
-    uint32_t          absent;   /* bits: slots whose last answer is that they have no store */
-    uint32_t          fresh;    /* bits: ranks that have come, until their shards have moved: no copies go there */
+    uint64_t          answered; /* bits: slots that have */
+    uint64_t          absent;   /* bits: slots whose last answer is that they have no store */
+    uint64_t          fresh;    /* bits: ranks that have come, until their shards have moved: no copies go there */
     uint64_t          round_at, say_at;
     unsigned          handed;   /* keys below it, in this view */
     uint64_t          hand_view;
@@ -92,16 +92,16 @@ typedef struct part {
     kvcl_moves_rank_t ranks[SLOTS];
     kvcl_moves_t      moves;
     uint16_t          incs[SLOTS];
-    kvcl_shard_map_t  map, old, also;
     bool              has_also; /* of a move; settled: what the next one begins with */
-    kvcl_home_t       home;
-    kvcl_dir_table_t  table;
     uint8_t           held[KEYS];  /* the slot, plus 1, of the block of this key */
     unsigned          key_of[BLOCKS]; /* by slot */
     unsigned          n_slots;
     unsigned          walk;
     uint64_t          tick_at, sweep_at;
-    op_t              ops[OPS];
+    op_t              ops[STORE_OPS];
+    kvcl_shard_map_t  map, old, also; /* these and the rest are made when the part begins */
+    kvcl_home_t       home;
+    kvcl_dir_table_t  table;
     _Alignas(64) uint8_t mem[KVCL_DIR_HEADER_BYTES + CELLS * KVCL_DIR_ENTRY_BYTES];
 } part_t;
 
@@ -117,6 +117,19 @@ extern unsigned    n_lost; /* processes that were killed or excluded */
 extern uint64_t    n_come, n_left;
 extern unsigned    handing[KEYS]; /* ranks that hand this key over: it is not removed */
 extern break_t     broken;
+
+/* sim_store_run.c */
+extern uint64_t store_tick_ms, store_client_ends, store_give_up_ms; /* client_ends: of sim.now */
+extern void     (*store_on_post)(unsigned from, unsigned to);       /* before each message; NULL: nothing */
+/** Before sim_begin. */
+void store_begin(void);
+/** After it. */
+void store_keys(void);
+/** What is due now. */
+void     store_run(void);
+/** When something is. */
+uint64_t store_next(void);
+void     store_check_end(void);
 
 /* sim_store_part.c: maps, homes, and what is sent. */
 unsigned       index_of(const proc_t *p);

@@ -18,7 +18,7 @@ static unsigned ask_round(proc_t *p, kind_t kind, unsigned flags, bool all_membe
     mail_t   *mail;
 
     part->round_at = due ? sim.now + (RETRY_MS * MS) : part->round_at;
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         bool is = all_members ? kvcl_rankset_has(&p->views.view.members, slot) : (part->ranks[slot].incarnation != 0);
 
         if (!is || (slot == p->slot) || has_failed(p, slot) || ((part->answered >> slot) & 1)) {
@@ -42,7 +42,7 @@ static void come(proc_t *p)
     uint32_t slot;
 
     part->ranks[p->slot].incarnation = (uint16_t)p->incarnation;
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         if (has_failed(p, slot) ||
             ((part->ranks[slot].incarnation != 0) &&
              !kvcl_view_has(&p->views.view, slot, part->ranks[slot].incarnation))) {
@@ -80,7 +80,7 @@ static unsigned others_stay(const part_t *part, uint32_t but)
     uint32_t slot;
     unsigned n = 0;
 
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         n += (slot != but) && (part->ranks[slot].incarnation != 0) && !part->ranks[slot].leaves;
     }
     return n;
@@ -158,7 +158,7 @@ static kvcl_status_t take(proc_t *p, const proc_t *from, unsigned flags)
     if (leaves && !is_here) {
         return KVCL_ERR_BUSY;
     }
-    part->fresh       |= is_here ? 0 : UINT32_C(1) << from->slot;
+    part->fresh       |= is_here ? 0 : UINT64_C(1) << from->slot;
     known->incarnation = (uint16_t)from->incarnation;
     known->leaves      = leaves;
     if (part->stage >= COMES) {
@@ -171,7 +171,7 @@ static void take_reply(proc_t *p, const mail_t *mail)
 {
     part_t         *part = &parts[index_of(p)];
     const proc_t   *from = &sim.procs[mail->from];
-    const uint32_t bit   = UINT32_C(1) << from->slot;
+    const uint64_t bit   = UINT64_C(1) << from->slot;
 
     if (mail->kind == MAIL_ASK_REPLY) {
         part->stage = ((part->stage == ASKS) && (mail->status == KVCL_OK)) ? IS_TAKEN : part->stage;

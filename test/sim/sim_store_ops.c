@@ -14,12 +14,12 @@ static op_t *op_new(proc_t *p, op_kind_t kind, unsigned key)
     part_t   *part = &parts[index_of(p)];
     unsigned i;
 
-    for (i = 0; (i < OPS) && (part->ops[i].kind != OP_NONE); ++i) {
+    for (i = 0; (i < STORE_OPS) && (part->ops[i].kind != OP_NONE); ++i) {
     }
-    if (i == OPS) {
+    if (i == STORE_OPS) {
         return NULL;
     }
-    part->ops[i] = (op_t){.kind = kind, .id = ++next_id, .key = key, .end_at = sim.now + (GIVE_UP_MS * MS)};
+    part->ops[i] = (op_t){.kind = kind, .id = ++next_id, .key = key, .end_at = sim.now + (store_give_up_ms * MS)};
     return &part->ops[i];
 }
 
@@ -28,7 +28,7 @@ static op_t *op_find(proc_t *p, uint64_t id)
     part_t   *part = &parts[index_of(p)];
     unsigned i;
 
-    for (i = 0; i < OPS; ++i) {
+    for (i = 0; i < STORE_OPS; ++i) {
         if ((part->ops[i].kind != OP_NONE) && (part->ops[i].id == id)) {
             return &part->ops[i];
         }
@@ -61,11 +61,11 @@ static void end_op(proc_t *p, op_t *op)
     op_t     *copy;
 
     if ((op->kind == OP_LIST) && op->then_copy) {
-        slot = sim_below(SLOTS);
+        slot = sim_below(sim.n_slots);
         copy = op_new(p, OP_COPY, op->key);
         while (!may_have_copy(p, slot)) {
-            slot = (slot + 1) % SLOTS;
-            if (++tried == SLOTS) {
+            slot = (slot + 1) % sim.n_slots;
+            if (++tried == sim.n_slots) {
                 break; /* alone: no put counts */
             }
         }
@@ -114,7 +114,7 @@ static void send_change(proc_t *p, op_t *op)
         if (homes[i] == p->slot) {
             kvcl_dir_loc_t loc = loc_of(p, op->key);
             status = (op->kind == OP_LIST) ? list_here(p, op->key, &loc) : remove_here(p, op->key);
-            op->acked |= (status == KVCL_OK) ? UINT32_C(1) << homes[i] : 0;
+            op->acked |= (status == KVCL_OK) ? UINT64_C(1) << homes[i] : 0;
             all = all && (status == KVCL_OK);
             continue;
         }
@@ -197,11 +197,12 @@ static void send_hand(proc_t *p, op_t *op)
     const part_t *part = &parts[index_of(p)];
     mail_t       *mail;
 
-    while ((op->at < SLOTS) && !may_have_copy(p, op->at)) {
+    while ((op->at < sim.n_slots) && !may_have_copy(p, op->at)) {
         op->at   += 1;
         op->acked = 0;
     }
-    if (((op->acked == 0) && (copies_elsewhere(p, op->key) > 1)) || (op->at >= SLOTS) || (part->held[op->key] == 0)) {
+    if (((op->acked == 0) && (copies_elsewhere(p, op->key) > 1)) || (op->at >= sim.n_slots) ||
+        (part->held[op->key] == 0)) {
         handing[op->key] -= 1;
         op->kind          = OP_NONE;
     } else if (has_failed(p, op->at)) {
@@ -220,7 +221,7 @@ static bool is_being_removed(unsigned key)
     unsigned i, j;
 
     for (i = 0; i < sim.n_procs; ++i) {
-        for (j = 0; sim_is_member(&sim.procs[i]) && (j < OPS); ++j) {
+        for (j = 0; sim_is_member(&sim.procs[i]) && (j < STORE_OPS); ++j) {
             if ((parts[i].ops[j].kind == OP_REMOVE) && (parts[i].ops[j].key == key)) {
                 return true;
             }
@@ -249,7 +250,7 @@ bool hand_over(proc_t *p)
         op->end_at = UINT64_MAX;
         handing[part->handed] += 1;
     }
-    for (i = 0; i < OPS; ++i) {
+    for (i = 0; i < STORE_OPS; ++i) {
         left += (part->ops[i].kind == OP_HAND);
     }
     return left == 0;
@@ -296,7 +297,7 @@ void walk(proc_t *p)
             op->end_at = UINT64_MAX;
         }
     }
-    for (i = 0; i < OPS; ++i) {
+    for (i = 0; i < STORE_OPS; ++i) {
         left += (part->ops[i].kind == OP_LIST) && (part->ops[i].end_at == UINT64_MAX);
     }
     if (left == 0) {
@@ -312,7 +313,7 @@ void client(proc_t *p)
     unsigned key   = sim_below(KEYS), what = sim_below(12);
     op_t     *op   = NULL;
 
-    if ((sim.now > (END_MS - GIVE_UP_MS - 1500) * MS) ||
+    if ((sim.now > store_client_ends) ||
         ((part->stage != OPEN) && ((part->stage != COMES) || (broken != BREAK_EARLY_GET)))) {
         return;
     }
@@ -377,7 +378,7 @@ static void take_answer(proc_t *p, const mail_t *mail)
             fetch_next(p, op);
         }
     } else if (mail->status == KVCL_OK) {
-        op->acked |= UINT32_C(1) << sim.procs[mail->from].slot;
+        op->acked |= UINT64_C(1) << sim.procs[mail->from].slot;
         op->retry_at = (op->map_id == parts[index_of(p)].moves.id) ? 0 : op->retry_at;
     }
 }
@@ -399,7 +400,7 @@ static bool is_listing_for(const part_t *part, const mail_t *mail)
 {
     unsigned i;
 
-    for (i = 0; i < OPS; ++i) {
+    for (i = 0; i < STORE_OPS; ++i) {
         if ((part->ops[i].kind == OP_LIST) && (part->ops[i].reply_to == mail->from + 1) &&
             (part->ops[i].reply_id == mail->id)) {
             return true;

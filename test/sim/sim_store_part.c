@@ -5,6 +5,7 @@
 
 #include "sim_store.h"
 
+#include <stddef.h>
 #include <string.h>
 
 unsigned index_of(const proc_t *p)
@@ -48,7 +49,10 @@ mail_t *post(const proc_t *from, uint32_t slot, kind_t kind)
     }
     for (i = 0; (i < n_mails) && (mails[i].at != 0); ++i) {
     }
-    if ((to == sim.n_procs) || (i == MAILS)) {
+    if ((to < sim.n_procs) && (store_on_post != NULL) && !from->dead) {
+        store_on_post(index_of(from), to);
+    }
+    if ((to == sim.n_procs) || (i == MAILS) || from->dead) {
         return &nowhere;
     }
     n_mails = (i < n_mails) ? n_mails : i + 1;
@@ -84,7 +88,7 @@ kvcl_moves_maps_t maps_of(const part_t *part)
 static void adopt(part_t *part)
 {
     kvcl_home_adopt(&part->home, &part->map, old_of(part), (part->moving && part->has_also) ? &part->also : NULL,
-                    part->incs, SLOTS);
+                    part->incs, sim.n_slots);
 }
 
 static bool is_foreign(void *arg, const kvcl_key_t *key, const kvcl_dir_loc_t *loc)
@@ -136,7 +140,7 @@ void say(proc_t *p, kvcl_moves_step_t step)
     uint32_t slot;
 
     kvcl_moves_say(&part->moves, p->slot, part->moves.id, step);
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         if ((slot != p->slot) && (part->ranks[slot].incarnation != 0)) {
             tell(p, slot, false);
         }
@@ -153,7 +157,7 @@ void say_again(proc_t *p)
         return;
     }
     part->say_at = sim.now + (SAY_MS * MS);
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         if ((slot != p->slot) && (part->ranks[slot].incarnation != 0)) {
             tell(p, slot, true);
         }
@@ -178,17 +182,43 @@ static void begin_part(proc_t *p)
     part_t   *part = &parts[index_of(p)];
     unsigned i;
 
-    memset(part, 0, sizeof(*part));
+    memset(part, 0, offsetof(part_t, map));
     part->moves.ranks   = part->ranks;
-    part->moves.n_ranks = SLOTS;
+    part->moves.n_ranks = sim.n_slots;
     part->begun         = true;
     for (i = 0; i < KVCL_SHARDS; ++i) { /* of nobody */
         part->map.home[i] = part->map.backup[i] = KVCL_SHARD_NO_RANK;
     }
     if ((kvcl_dir_table_format(&part->table, part->mem, sizeof(part->mem)) != KVCL_OK) ||
-        (kvcl_home_init(&part->home, &part->table, p->slot, &part->map, part->incs, SLOTS) != KVCL_OK)) {
+        (kvcl_home_init(&part->home, &part->table, p->slot, &part->map, part->incs, sim.n_slots) != KVCL_OK)) {
         sim_broken("Internal", p, "no table");
     }
+}
+
+/* A map is a function of the set of its ranks. */
+static kvcl_status_t build_map(kvcl_shard_map_t *map, const uint32_t *ranks, uint32_t n)
+{
+    static struct {
+        uint64_t         set;
+        kvcl_shard_map_t map;
+    } built[64];
+    uint64_t         set = 0, hash;
+    kvcl_status_t    status = KVCL_OK;
+    uint32_t         i;
+
+    for (i = 0; i < n; ++i) {
+        set |= UINT64_C(1) << ranks[i];
+    }
+    hash = set;
+    hash = kvcl_splitmix64(&hash) % 64;
+    if ((set == 0) || (built[hash].set != set)) {
+        status          = kvcl_shard_map_build(&built[hash].map, 1, ranks, n);
+        built[hash].set = (status == KVCL_OK) ? set : 0;
+    }
+    if (status == KVCL_OK) {
+        *map = built[hash].map;
+    }
+    return status;
 }
 
 /* Those who leave have shards if nobody else stays. */
@@ -198,13 +228,13 @@ static void make_map(proc_t *p)
     uint32_t ranks[SLOTS], n = 0, slot, all;
 
     for (all = 0; (all < 2) && (n == 0); ++all) {
-        for (slot = 0; slot < SLOTS; ++slot) {
+        for (slot = 0; slot < sim.n_slots; ++slot) {
             if ((part->ranks[slot].incarnation != 0) && ((all != 0) || !part->ranks[slot].leaves)) {
                 ranks[n++] = slot;
             }
         }
     }
-    if (kvcl_shard_map_build(&part->map, 1, ranks, n) != KVCL_OK) {
+    if (build_map(&part->map, ranks, n) != KVCL_OK) {
         sim_broken("Internal", p, "no map");
     }
 }
@@ -222,7 +252,7 @@ void move(proc_t *p, bool grows)
     also           = part->has_also ? *next.also : old;
     part->old      = old;
     part->also     = also;
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         part->incs[slot] = part->ranks[slot].incarnation;
         if (part->incs[slot] == 0) {
             kvcl_moves_drop(&part->old, slot);
@@ -259,7 +289,7 @@ static bool drop_gone(part_t *part, const kvcl_view_t *view)
     bool     changed = false;
     uint32_t slot;
 
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         if ((part->ranks[slot].incarnation != 0) && !kvcl_view_has(view, slot, part->ranks[slot].incarnation)) {
             part->ranks[slot].incarnation = 0;
             part->ranks[slot].leaves      = false;
@@ -331,12 +361,32 @@ static bool same_map(const part_t *a, const part_t *b)
     return !a->moving && !b->moving && (a->moves.id == b->moves.id);
 }
 
+/* All that have a part use the same map. */
+static bool all_alike(void)
+{
+    const part_t *first = NULL;
+    unsigned     i;
+
+    for (i = 0; i < sim.n_procs; ++i) {
+        if (sim_is_member(&sim.procs[i]) && parts[i].begun) {
+            first = (first != NULL) ? first : &parts[i];
+            if (!same_map(first, &parts[i])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 void check_owners(void)
 {
     proc_t   *ready[PROCS], *owner;
     unsigned n = 0, i, k;
     bool     alike = true;
 
+    if (all_alike()) {
+        return;
+    }
     for (i = 0; i < sim.n_procs; ++i) {
         proc_t *p = &sim.procs[i];
         if (sim_is_member(p) && !p->paused && parts[i].begun && has_lease(p)) {
@@ -373,7 +423,7 @@ kvcl_status_t list_here(const proc_t *p, unsigned key, const kvcl_dir_loc_t *loc
     part_t        *part  = &parts[index_of(p)];
     kvcl_status_t status = kvcl_home_may_change(&part->home, &keys[key], !has_lease(p));
     kvcl_dir_loc_t locs[KVCL_DIR_LOCS_MAX]; /* copies enough, if all live */
-    bool          lives  = (loc->rank < SLOTS) && (part->incs[loc->rank] == loc->incarnation);
+    bool          lives  = (loc->rank < sim.n_slots) && (part->incs[loc->rank] == loc->incarnation);
 
     if (status != KVCL_OK) {
         return status;

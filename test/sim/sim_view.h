@@ -20,12 +20,14 @@
 #define KVCL_TEST_SIM_VIEW_H
 
 #include "base/rand.h"
+#include "sim_queue.h"
 #include "view/views.h"
 
 #define MS UINT64_C(1000000)
 
 enum { IS_CUT = 1, IS_HELD /* what is sent arrives once it is released */ };
-enum { SLOTS = 6, PROCS = 10, SHARDS = 16, TICK_MS = 20 };
+enum { SLOTS = 64, PROCS = 96, SHARDS = 16, TICK_MS = 20, REST_MS = 50 };
+enum { FEW_SLOTS = 6, FEW_PROCS = 10 }; /* of a world of so many ranks at most */
 
 typedef struct proc {
     kvcl_views_t   views;
@@ -39,10 +41,17 @@ typedef struct proc {
     bool           proven[PROCS];             /* this process knows that the other one has ended */
     uint64_t       homes_id;                  /* a view */
     uint32_t       homes;                     /* the shards whose home this slot is in that view */
+    uint32_t       owned;                     /* the shards that it owned at its last event: never less than now */
 } proc_t;
 
 /* Called before a message is sent to one process. False: it is lost. */
 typedef bool (*sim_hook_t)(proc_t *from, proc_t *to, const kvcl_view_msg_t *msg);
+
+/* For programs in which processes do more than decide their views. Both may be NULL. */
+typedef struct sim_more {
+    void (*event)(proc_t *p, kvcl_views_event_t event, const kvcl_rankset_t *ranks); /* inside the machine */
+    void (*after)(proc_t *p); /* it has returned */
+} sim_more_t;
 
 typedef struct world {
     kvcl_rand_t        rnd;
@@ -52,24 +61,29 @@ typedef struct world {
     uint64_t           adopted;     /* views, of all */
     uint64_t           incarnations;
     unsigned           n_procs;
+    unsigned           n_slots, most_procs; /* SLOTS and PROCS at most */
     unsigned           drift;       /* of clocks, per mille */
     bool               in_step;     /* processes tick together, and beat as ranks of one host do */
+    bool               rests;       /* a process ticks less often while its view does not change */
     bool               failed, healed;
     kvcl_rankset_t     asked; /* slots whose rank was asked to leave, once */
     uint8_t            cut[PROCS][PROCS]; /* IS_CUT, IS_HELD */
     sim_hook_t         hook;
+    sim_more_t         more;
     proc_t             procs[PROCS];
 } world_t;
 
 extern world_t sim;
 
 unsigned sim_below(uint64_t n);
+/** How long a message takes, drawn anew. */
+uint64_t sim_travel(void);
 /** The process's own clock, in ns. */
 uint64_t sim_clock(const proc_t *p);
 
 /** A job of n ranks, whose links do not fail yet. drift: of clocks, per mille at most. */
 void sim_begin(uint64_t seed, unsigned n, unsigned drift, const kvcl_views_times_t *times);
-/** The next event, at most until that time. */
+/** The next event, at most until that time. It is the world's only clock: sim.now. */
 void sim_step(uint64_t until_ns);
 /** What is held arrives. */
 void sim_release(void);

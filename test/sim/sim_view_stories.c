@@ -97,8 +97,8 @@ static void set_links(unsigned of, unsigned to, uint8_t state)
 {
     unsigned i, j;
 
-    for (i = 0; i < PROCS; ++i) {
-        for (j = 0; j < PROCS; ++j) {
+    for (i = 0; i < FEW_PROCS; ++i) {
+        for (j = 0; j < FEW_PROCS; ++j) {
             sim.cut[i][j] = (((of >> i) & (to >> j) & 1) != 0) ? state : sim.cut[i][j];
         }
     }
@@ -142,7 +142,7 @@ static void act(void)
     } else if ((now->deed == CUT) || (now->deed == HOLD) || (now->deed == MEND)) {
         set_links(now->of, now->to, (now->deed == CUT) ? IS_CUT : (now->deed == HOLD) ? IS_HELD : 0);
     } else {
-        for (i = 0; i < SLOTS; ++i) {
+        for (i = 0; i < FEW_SLOTS; ++i) {
             if ((now->of >> i) & 1) {
                 do_to(now, i);
             }
@@ -197,7 +197,7 @@ void sim_story(uint64_t seed)
     if (!sim.failed) {
         sim_check_together();
     }
-    for (i = 0; i < SLOTS; ++i) {
+    for (i = 0; i < FEW_SLOTS; ++i) {
         if (((story->keep >> i) & 1) && !sim_is_member(&sim.procs[i])) {
             sim_broken("Kept", &sim.procs[i], "others have excluded it for no reason");
         }

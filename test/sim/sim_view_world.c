@@ -6,28 +6,27 @@
 #include "sim_view.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MSGS = 4096 };
-
-#define HELD (UINT64_MAX - 1) /* a time of arrival */
+#define HELD UINT64_MAX /* a time of arrival */
 
 typedef struct letter {
     unsigned        to;
+    bool            held;
     uint64_t        proof; /* not a message: the kernel's word that this incarnation of msg.from has ended */
     kvcl_view_msg_t msg;
-    kvcl_view_t     view;
 } letter_t;
 
 world_t sim;
 
-static unsigned n_letters;      /* those in use are below */
-static uint64_t arrives[MSGS];  /* UINT64_MAX: not in use */
-static letter_t letters[MSGS];
-static uint64_t seen_view;      /* before a step */
-static bool     had_lease;
+static sim_queue_t queue; /* of letters */
+static letter_t    letters[SIM_QUEUE_MAX];
+static kvcl_view_t views_sent[SIM_QUEUE_MAX]; /* by letter; most have none */
+static uint64_t    seen_view;                 /* before a step */
+static bool        had_lease;
 
 unsigned sim_below(uint64_t n)
 {
@@ -106,7 +105,8 @@ static void check(proc_t *p)
     if (!sim_is_member(p)) {
         return;
     }
-    mine = owned(p);
+    mine     = owned(p);
+    p->owned = mine;
     for (i = 0; i < sim.n_procs; ++i) {
         proc_t *q = &sim.procs[i];
 
@@ -116,7 +116,7 @@ static void check(proc_t *p)
         if ((q->views.view.number == p->views.view.number) && (q->views.view.id != p->views.view.id)) {
             sim_broken("OneView", p, "another living rank has another view of this number");
         }
-        if ((mine != 0) && ((owned(q) & mine) != 0)) {
+        if (((q->owned & mine) != 0) && ((owned(q) & mine) != 0)) {
             sim_broken("OneOwner", p, "another rank owns the same shard");
         }
     }
@@ -189,21 +189,18 @@ void sim_check_together(void)
 
 static letter_t *post(unsigned to, uint64_t at)
 {
-    unsigned i;
+    const unsigned i = sim_queue_new(&queue);
 
-    for (i = 0; (i < n_letters) && (arrives[i] != UINT64_MAX); ++i) {
-    }
-    if (i == MSGS) {
-        abort();
-    }
-    n_letters        = (i < n_letters) ? n_letters : i + 1;
-    arrives[i]       = at;
     letters[i].to    = to;
+    letters[i].held  = (at == HELD);
     letters[i].proof = 0;
+    if (at != HELD) {
+        sim_queue_add(&queue, i, at);
+    }
     return &letters[i];
 }
 
-static uint64_t travel(void)
+uint64_t sim_travel(void)
 {
     return 50000 + ((sim_below(100) < 90) ? sim_below(2 * MS)
                                           : sim_below(sim.healed ? 5 * MS : (sim.delay * MS) + 1));
@@ -222,11 +219,11 @@ static void on_send(void *arg, uint32_t to, const kvcl_view_msg_t *msg)
             continue;
         }
         for (copies = (sim_below(50) == 0) ? 2 : 1; copies > 0; --copies) {
-            l      = post(i, (sim.cut[p - sim.procs][i] == IS_HELD) ? HELD : sim.now + travel());
+            l      = post(i, (sim.cut[p - sim.procs][i] == IS_HELD) ? HELD : sim.now + sim_travel());
             l->msg = *msg;
             if (msg->view != NULL) {
-                l->view     = *msg->view;
-                l->msg.view = &l->view;
+                views_sent[l - letters] = *msg->view;
+                l->msg.view             = &views_sent[l - letters];
             }
         }
     }
@@ -272,13 +269,24 @@ static void on_event(void *arg, kvcl_views_event_t event, const kvcl_rankset_t *
         }
         p->joins_at = 0;
         check_failures(p, ranks);
-        for (i = 0; i < PROCS; ++i) {
+        for (i = 0; i < sim.n_procs; ++i) {
             if (p->proven[i]) {
                 sim_prove((unsigned)(p - sim.procs), i, 1);
             }
         }
         sim.adopted += 1;
         check_new_view(p);
+    }
+    if (sim.more.event != NULL) {
+        sim.more.event(p, event, ranks);
+    }
+}
+
+static void after(proc_t *p)
+{
+    check(p);
+    if (sim.more.after != NULL) {
+        sim.more.after(p);
     }
 }
 
@@ -310,6 +318,7 @@ static void start(uint32_t slot, const kvcl_view_t *view, uint64_t incarnation)
         p->proven[i] = sim.procs[i].dead && (sim_below(2) == 0);
     }
     p->used        = true;
+    p->owned       = UINT32_MAX;
     p->slot        = slot;
     p->incarnation = incarnation;
     p->offset      = (1 + sim_below(1000)) * 1000 * MS;
@@ -324,7 +333,7 @@ static void start(uint32_t slot, const kvcl_view_t *view, uint64_t incarnation)
 
 void sim_join(uint32_t slot)
 {
-    if ((sim.n_procs < PROCS) && (slot != KVCL_SLOT_NONE)) {
+    if ((sim.n_procs < sim.most_procs) && (slot != KVCL_SLOT_NONE)) {
         start(slot, NULL, ++sim.incarnations);
     }
 }
@@ -334,7 +343,7 @@ uint32_t sim_free_slot(void)
     uint32_t slot;
     unsigned i;
 
-    for (slot = 0; slot < SLOTS; ++slot) {
+    for (slot = 0; slot < sim.n_slots; ++slot) {
         for (i = 0; (i < sim.n_procs) && !(sim_lives(&sim.procs[i]) && (sim.procs[i].slot == slot)); ++i) {
         }
         if (i == sim.n_procs) {
@@ -365,8 +374,11 @@ void sim_release(void)
 {
     unsigned i;
 
-    for (i = 0; i < n_letters; ++i) {
-        arrives[i] = (arrives[i] == HELD) ? sim.now + travel() : arrives[i];
+    for (i = 0; i < queue.end; ++i) {
+        if (sim_queue_is_used(&queue, i) && letters[i].held) {
+            letters[i].held = false;
+            sim_queue_add(&queue, i, sim.now + sim_travel());
+        }
     }
 }
 
@@ -402,18 +414,19 @@ static void ask_to_join(proc_t *p)
         if (sim_is_member(q) && !q->paused) {
             remember(q);
             kvcl_views_join(&q->views, p->slot, p->incarnation, sim_clock(q));
-            check(q);
+            after(q);
         }
     }
 }
 
-static void deliver(unsigned at)
+static void deliver(void)
 {
-    letter_t *l = &letters[at];
-    proc_t   *p = &sim.procs[l->to];
+    const unsigned i = sim_queue_take(&queue);
+    letter_t       *l = &letters[i];
+    proc_t         *p = &sim.procs[l->to];
 
     if (p->paused) {
-        arrives[at] = ((p->resume_at > sim.now) ? p->resume_at : sim.now) + (TICK_MS * MS);
+        sim_queue_add(&queue, i, ((p->resume_at > sim.now) ? p->resume_at : sim.now) + (TICK_MS * MS));
         return;
     }
     if (!p->dead) {
@@ -423,9 +436,9 @@ static void deliver(unsigned at)
         } else {
             kvcl_views_take(&p->views, &l->msg, sim_clock(p));
         }
-        check(p);
+        after(p);
     }
-    arrives[at] = UINT64_MAX; /* not sooner: what is sent meanwhile would overwrite it */
+    sim_queue_free(&queue, i); /* not sooner: what is sent meanwhile would overwrite it */
 }
 
 static void tick(proc_t *p)
@@ -434,7 +447,7 @@ static void tick(proc_t *p)
         p->paused = false;
         check(p); /* before it has looked at anything */
     }
-    p->tick_at = next_tick(TICK_MS * MS);
+    p->tick_at = next_tick(((sim.rests && !kvcl_views_is_busy(&p->views)) ? REST_MS : TICK_MS) * MS);
     if (sim_lives(p) && !p->paused) {
         ask_to_join(p);
         remember(p);
@@ -442,7 +455,7 @@ static void tick(proc_t *p)
             kvcl_views_beat_in_step(&p->views, sim_clock(p));
         }
         kvcl_views_tick(&p->views, sim_clock(p));
-        check(p);
+        after(p);
     }
 }
 
@@ -450,7 +463,8 @@ void sim_step(uint64_t until_ns)
 {
     uint64_t at     = until_ns;
     proc_t  *ticker = NULL;
-    unsigned i, first = MSGS;
+    bool     letter;
+    unsigned i;
 
     for (i = 0; i < sim.n_procs; ++i) {
         if (sim_lives(&sim.procs[i]) && (sim.procs[i].tick_at < at)) {
@@ -458,18 +472,11 @@ void sim_step(uint64_t until_ns)
             ticker = &sim.procs[i];
         }
     }
-    while ((n_letters > 0) && (arrives[n_letters - 1] == UINT64_MAX)) {
-        n_letters -= 1;
-    }
-    for (i = 0; i < n_letters; ++i) {
-        if (arrives[i] < at) {
-            at    = arrives[i];
-            first = i;
-        }
-    }
+    letter  = (sim_queue_at(&queue) < at);
+    at      = letter ? sim_queue_at(&queue) : at;
     sim.now = (at > sim.now) ? at : sim.now;
-    if (first != MSGS) {
-        deliver(first);
+    if (letter) {
+        deliver();
     } else if (ticker != NULL) {
         tick(ticker);
     }
@@ -481,8 +488,13 @@ void sim_begin(uint64_t seed, unsigned n, unsigned drift, const kvcl_views_times
     uint64_t           incarnations[SLOTS] = {0};
     unsigned           i;
 
-    memset(&sim, 0, sizeof(sim));
-    n_letters = 0;
+    memset(&sim, 0, offsetof(world_t, procs));
+    for (i = 0; i < PROCS; ++i) { /* the rest when they start */
+        sim.procs[i].used = false;
+    }
+    sim_queue_clear(&queue);
+    sim.n_slots    = (n <= FEW_SLOTS) ? FEW_SLOTS : SLOTS;
+    sim.most_procs = (n <= FEW_SLOTS) ? FEW_PROCS : PROCS;
     kvcl_rand_seed(&sim.rnd, seed);
     sim.seed    = seed;
     sim.in_step = (seed / 4) % 4 == 1; /* stories, and others */
