@@ -17,7 +17,9 @@ for which in sim_dir:no-gen-bump sim_dir:publish-before-bytes sim_dir:late-remov
              sim_ep:tags-without-step sim_ep:lost-rows-count sim_ep:no-skip sim_ep:no-beats \
              sim_store:no-lease sim_store:before-commit sim_store:stale-sender sim_store:no-walk sim_store:ask-new \
              sim_store:any-incarnation sim_store:take-unsettled sim_store:early-get sim_store:no-drain \
-             sim_store:forget-old sim_store:sure-of-none sim_store:unheard-holders; do
+             sim_store:forget-old sim_store:sure-of-none sim_store:unheard-holders \
+             sim_job:old-view sim_job:any-comm sim_job:no-revoke sim_job:deaf-exec sim_job:own-map \
+             sim_job:view-map sim_job:trust-all sim_job:no-mask sim_job:old-rows; do
     sim=$dir/${which%%:*} bug=${which#*:}
     status=0
     first=$("$sim" --seeds 10000 --break "$bug") || status=$?
