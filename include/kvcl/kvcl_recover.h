@@ -136,6 +136,16 @@ KVCL_API kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, in
                                           kvcl_view_change_result_t *result) KVCL_MUST_CHECK;
 
 /**
+ * Which ranks of comm have a process that waits until a member activates it (KVCL_JOIN_WAITS), and has met all members:
+ * those that KVCL_EVENT_WAITING has named, without members and ended ones. This rank's own knowledge, for a program
+ * that takes no events. Local, no message; any thread; does not block.
+ * @param [out] waiting  n bytes, 1 for a rank whose process waits, 0 for others; n is kvcl_comm_size(comm).
+ * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set), KVCL_ERR_INVALID_PARAM (another n, NULL, or a
+ *         communicator of another job).
+ */
+KVCL_API kvcl_status_t kvcl_comm_waiting(kvcl_comm_h comm, unsigned char *waiting, int n) KVCL_MUST_CHECK;
+
+/**
  * Wait until this rank knows of no pending change of its view: no member of it has failed or is leaving,
  * no process that this rank has activated still waits, and, in a process that has joined, a member has activated it and
  * all members know. Local: the others need not call it, and if nothing is pending it returns at once. Blocks; not

@@ -35,6 +35,7 @@ START_TEST(without_views_there_are_no_events)
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_shrink(world, SECOND, &out.comm));
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_activate(world, &zero, 1, SECOND, NULL));
     REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_sync(world, SECOND, NULL));
+    REFUSED(UNSUPPORTED, "KVCL_VIEWS=yes", kvcl_comm_waiting(world, active, 1));
     REFUSED(INVALID_PARAM, "2 bytes for 1 ranks", kvcl_comm_active(world, active, 2, NULL));
     REFUSED(INVALID_PARAM, "active", kvcl_comm_active(world, NULL, 1, NULL));
     REFUSED(INVALID_PARAM, "7", kvcl_phase(ctx, (kvcl_phase_t)7));
@@ -48,7 +49,12 @@ static void change_members(kvcl_comm_h comm)
 {
     kvcl_view_change_result_t result = KVCL_VIEW_CHANGE_RESULT_INIT;
     const int                 zero = 0, one = 1;
+    unsigned char             waiting[2] = {7, 7};
 
+    REFUSED(INVALID_PARAM, "2 bytes for 1 ranks", kvcl_comm_waiting(comm, waiting, 2));
+    REFUSED(INVALID_PARAM, "waiting is NULL", kvcl_comm_waiting(comm, NULL, 1));
+    TAKEN(kvcl_comm_waiting(comm, waiting, 1));
+    ck_assert((waiting[0] == 0) && (waiting[1] == 7));
     REFUSED(INVALID_PARAM, "n is 0", kvcl_comm_activate(comm, &zero, 0, SECOND, &result));
     REFUSED(INVALID_PARAM, "ranks is NULL", kvcl_comm_activate(comm, NULL, 1, SECOND, &result));
     REFUSED(UNKNOWN_RANK, "rank 1", kvcl_comm_activate(comm, &one, 1, SECOND, &result));

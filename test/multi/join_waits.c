@@ -61,6 +61,25 @@ static bool dropped(int proc, uint64_t bits)
     return (shared->procs[proc].dropped == bits) || fail("other dropped ranks", (int)shared->procs[proc].dropped);
 }
 
+/* It sees that exactly these processes wait. */
+static bool is_told(int proc, uint64_t waiting)
+{
+    return is_status(proc, WAITS, 0, KVCL_OK) &&
+           ((shared->procs[proc].dropped == waiting) || fail("others wait", (int)shared->procs[proc].dropped));
+}
+
+/* This process learns that the one that waits in the slot has ended. */
+static bool forgets(int proc, int slot)
+{
+    while (is_status(proc, WAITS, 0, KVCL_OK)) {
+        if (((shared->procs[proc].dropped >> slot) & 1) == 0) {
+            return true;
+        }
+        usleep(1000); /* the alarm of each process bounds it */
+    }
+    return false;
+}
+
 /* What a process leaves that is killed while UCX makes its queue; the ranks that live remove it. */
 static void leave_queue(char *path, size_t cap)
 {
@@ -103,7 +122,7 @@ static bool case_activate(void)
                 dropped(in_slot[by], UINT64_C(1) << rank);
         proc  = right ? waiting(rank) : -1;
     }
-    right = (proc >= 0) && is_quiet(proc, rank);
+    right = (proc >= 0) && is_quiet(proc, rank) && is_told(in_slot[by], UINT64_C(1) << rank) && is_told(proc, 0);
     if (right) {
         shared->procs[proc].what  = SYNC; /* it waits for: */
         atomic_fetch_add(&shared->procs[proc].asked, 1);
@@ -111,7 +130,8 @@ static bool case_activate(void)
                 dropped(in_slot[by], 0) && wait_for(&shared->procs[proc].done, atomic_load(&shared->procs[proc].asked));
         right = right && ((atomic_load(&shared->procs[proc].result) == KVCL_OK) || fail("kvcl_comm_sync fails", proc));
         in_slot[rank] = proc;
-        right = right && dropped(proc, ~bits_of() & ((UINT64_C(1) << size) - 1)) && all_work() && is_removed(queue);
+        right = right && dropped(proc, ~bits_of() & ((UINT64_C(1) << size) - 1)) && is_told(in_slot[by], 0) &&
+                is_told(proc, 0) && all_work() && is_removed(queue);
     }
     return finish("a process waits until a member activates it", right, ": ");
 }
@@ -125,14 +145,15 @@ static bool case_killed(void)
     if (right) {
         a     = waiting(size);
         b     = (a >= 0) ? waiting(size + 1) : -1;
-        right = (b >= 0) && is_quiet(b, size + 1);
+        right = (b >= 0) && is_quiet(b, size + 1) && is_told(in_slot[by], UINT64_C(3) << size);
     }
     if (right) {
         kill(pids[a], SIGKILL);
         (void)waitpid(pids[a], NULL, 0);
         pids[a] = 0;
         kill_rank(0);
-        right = is_status(in_slot[by], SYNC, 0, KVCL_OK) &&
+        right = is_status(in_slot[by], SYNC, 0, KVCL_OK) && forgets(in_slot[by], size) &&
+                is_told(in_slot[by], UINT64_C(2) << size) &&
                 is_status(in_slot[by], ACTIVATE, UINT64_C(3) << size, KVCL_OK) && is_status(b, SYNC, 0, KVCL_OK);
         in_slot[size + 1] = b;
         right = right && all_see(bits_of()) && all_do(TALK) && all_do(BARRIER) && is_status(b, SYNC, 0, KVCL_OK) &&

@@ -138,6 +138,19 @@ static kvcl_status_t change(kvcl_comm_h world, proc_t *proc)
                ? KVCL_ERR_INTERNAL : status;
 }
 
+/* What the calls of a program say that takes no events. */
+static kvcl_status_t see_waiting(kvcl_comm_h world, proc_t *proc)
+{
+    unsigned char waiting[SLOTS] = {0};
+    kvcl_status_t status = kvcl_comm_waiting(world, waiting, kvcl_comm_size(world));
+    int           i;
+
+    for (i = 0, proc->dropped = 0; i < SLOTS; ++i) {
+        proc->dropped |= (uint64_t)waiting[i] << i;
+    }
+    return status;
+}
+
 static kvcl_status_t do_task(kvcl_comm_h world, proc_t *proc)
 {
     uint64_t      flags = ~(UINT64_C(1) << kvcl_comm_rank(world));
@@ -155,6 +168,8 @@ static kvcl_status_t do_task(kvcl_comm_h world, proc_t *proc)
     case ACTIVATE:
     case SYNC:
         return change(world, proc);
+    case WAITS:
+        return see_waiting(world, proc);
     case HOLE:
         return (make_holes() > 0) ? KVCL_OK : KVCL_ERR_NOT_FOUND;
     case SIZES:

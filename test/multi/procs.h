@@ -16,7 +16,7 @@
 
 enum { SLOTS = 8, PROCS = 512, EVENTS = 256, LONG_S = 60, NO_RANK = -1 };
 
-typedef enum { NOTHING, BARRIER, TALK, AGREE, SIZES, ACTIVATE, SYNC, HOLE, END } what_t; /* HOLE: see hole.h */
+typedef enum { NOTHING, BARRIER, TALK, AGREE, SIZES, ACTIVATE, SYNC, WAITS, HOLE, END } what_t; /* HOLE: see hole.h */
 
 /* What a process does and is told. */
 typedef struct proc {
@@ -30,7 +30,7 @@ typedef struct proc {
     _Atomic int   asked, done; /* the number of the last task */
     what_t        what;
     uint64_t      among;  /* bits: ranks of the task */
-    uint64_t      dropped; /* ACTIVATE, SYNC: bits, of the result */
+    uint64_t      dropped; /* ACTIVATE, SYNC: bits, of the result; WAITS: ranks whose processes wait */
     _Atomic int   result; /* a status */
     long          sizes[3]; /* SIZES: KiB resident, descriptors, threads */
 } proc_t;

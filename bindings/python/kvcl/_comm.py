@@ -142,6 +142,11 @@ class Comm(_kvcl.Comm):
         process waits, or has ended meanwhile. Blocks."""
         return self._activate(list(ranks), timeout)
 
+    def waiting(self) -> List[bool]:
+        """Of which ranks a process waits until a member activates it: those whom events WAITING named, but for members
+        and those that have ended. Local."""
+        return [byte != 0 for byte in self._waiting()]
+
     def sync(self, timeout: Optional[float] = None) -> Tuple[int, List[int]]:
         """Wait until this rank's view has all that this rank knows: failures, leavings, activations of its own; in a
         process that has joined, that a member has activated it. Returns the number of the view, and the ranks of this

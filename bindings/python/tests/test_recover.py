@@ -110,7 +110,7 @@ with kvcl.Context() as ctx:
                 raise SystemExit(f"a process that waits works with others: {name}")
             except kvcl.RankFailed:
                 pass
-        assert world.active() == [False] * 3
+        assert world.active() == [False] * 3 and world.waiting() == [False] * 3
         print("waits", flush=True)
         assert world.sync() == (3, [])
     else:
@@ -121,12 +121,13 @@ with kvcl.Context() as ctx:
         assert asyncio.run(told(ctx, Kind.FAILED)) == (1,)
         assert world.sync() == (2, [1])
         assert asyncio.run(told(ctx, Kind.WAITING)) == (1,) and world.active() == [True, False, True]
+        assert world.waiting() == [False, True, False]
         if world.rank == 2:
             assert world.activate([1, 2]) == (3, [])
         else:
             assert asyncio.run(told(ctx, Kind.JOINED)) == (1,)
         assert world.sync() == (3, [])
-    assert world.active() == [True] * 3 and world.agree(3) == (3, True)
+    assert world.active() == [True] * 3 and world.agree(3) == (3, True) and world.waiting() == [False] * 3
     world.barrier()
 """
 
@@ -137,7 +138,7 @@ def test_a_rank_alone(monkeypatch):
         assert ctx.world.agree(2**64 - 1) == (2**64 - 1, True)
         assert ctx.world.active() == [True] and ctx.world.failed() == [] and ctx.world.ack_failed(3) == 0
         assert ctx.join_address() is None
-        assert ctx.world.activate([0]) == (1, []) and ctx.world.sync() == (1, [])
+        assert ctx.world.activate([0]) == (1, []) and ctx.world.sync() == (1, []) and ctx.world.waiting() == [False]
         with pytest.raises(kvcl.UnknownRank):
             ctx.world.activate([0, 1])
         with pytest.raises(kvcl.InvalidParam):
@@ -166,7 +167,7 @@ def test_without_views():
         assert not ctx.world.is_revoked()
         for call in (lambda: ctx.world.agree(1), ctx.world.shrink, ctx.world.failed, lambda: ctx.world.ack_failed(1),
                      ctx.world.revoke, ctx.leave, lambda: ctx.world.deactivate([0]), ctx.event, ctx.event_fileno,
-                     lambda: ctx.world.activate([0]), ctx.world.sync,
+                     lambda: ctx.world.activate([0]), ctx.world.sync, ctx.world.waiting,
                      lambda: asyncio.run(anext_of(ctx.events()))):
             with pytest.raises(kvcl.Unsupported, match="KVCL_VIEWS=yes"):
                 call()

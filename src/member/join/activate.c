@@ -1,6 +1,6 @@
 /*
  * Processes that have joined become members by a call (kvcl_comm_activate), and waiting for what is pending
- * (kvcl_comm_sync): kvcl_recover.h.
+ * (kvcl_comm_sync); which wait (kvcl_comm_waiting): kvcl_recover.h.
  *
  * Owns: rank->activated. Invariant: a process that a call has named becomes a member, however long that takes, while it
  * and this rank live: it asks again and again, and each time the machine is told (joins.c). This rank
@@ -177,6 +177,29 @@ kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, int n, uint
     status = end(comm, ranks, n, call, &coming, result);
     kvcl_unlock(comm->ctx);
     return status;
+}
+
+kvcl_status_t kvcl_comm_waiting(kvcl_comm_h comm, unsigned char *waiting, int n)
+{
+    kvcl_member_room_t *room;
+    kvcl_status_t      status = kvcl_recover_check(comm, "kvcl_comm_waiting", &room);
+    uint32_t           slot;
+    int                i;
+
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((waiting == NULL) || (n != comm->size)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_waiting: waiting is NULL, or %d bytes for %d ranks", n,
+                         (int)comm->size);
+    }
+    kvcl_lock(comm->ctx);
+    for (i = 0; i < n; ++i) {
+        slot       = kvcl_recover_slot(comm, i);
+        waiting[i] = (comm->ctx->config.join_waits && waits(room, slot, room->ranks[slot].next_incarnation)) ? 1 : 0;
+    }
+    kvcl_unlock(comm->ctx);
+    return KVCL_OK;
 }
 
 /* ---- kvcl_comm_sync ---- */

@@ -31,6 +31,31 @@ static PyObject *comm_active(PyObject *self, PyObject *unused)
     return result;
 }
 
+/* _waiting(): bytes, one for each rank. */
+static PyObject *comm_waiting(PyObject *self, PyObject *unused)
+{
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    unsigned char *waiting;
+    PyObject      *result;
+    int           n;
+
+    (void)unused;
+    if (kvpy_obj_check(comm) != 0) {
+        return NULL;
+    }
+    n       = kvcl_comm_size(comm->handle);
+    waiting = calloc((size_t)n + 1, 1);
+    if (waiting == NULL) {
+        return PyErr_NoMemory();
+    }
+    KVPY_CALL(comm, status, kvcl_comm_waiting(comm->handle, waiting, n));
+    result = (status == KVCL_OK) ? PyBytes_FromStringAndSize((const char *)waiting, (Py_ssize_t)n)
+                                 : kvpy_raise(status, NULL);
+    free(waiting);
+    return result;
+}
+
 /* _failed(): a list of ranks. */
 static PyObject *comm_failed(PyObject *self, PyObject *unused)
 {
@@ -268,6 +293,7 @@ PyMethodDef kvpy_recover_methods[] = {
     {"_revoke", comm_revoke, METH_NOARGS, "_revoke()"},
     {"_is_revoked", comm_is_revoked, METH_NOARGS, "_is_revoked()"},
     {"_active", comm_active, METH_NOARGS, "_active()"},
+    {"_waiting", comm_waiting, METH_NOARGS, "_waiting()"},
     {"_failed", comm_failed, METH_NOARGS, "_failed()"},
     {"_ack_failed", comm_ack_failed, METH_O, "_ack_failed(n)"},
     {"_agree", comm_agree, METH_VARARGS, "_agree(flags, timeout)"},
