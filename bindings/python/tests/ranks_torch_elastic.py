@@ -110,6 +110,17 @@ def holes():
     dist.barrier()
 
 
+def talk():
+    """Messages in a ring, in both directions."""
+    for hop in (1, -1):
+        to, source = (LIVING[(LIVING.index(RANK) + n) % len(LIVING)] for n in (hop, -hop))
+        out, got = torch.full((5,), RANK), torch.zeros(5, dtype=torch.int64)
+        sent = dist.isend(out, to)
+        dist.recv(got, source)
+        sent.wait()
+        assert got.tolist() == [source] * 5
+
+
 def queries():
     group = dist.group.WORLD
     assert (group.size(), group.rank(), dist.get_world_size(), dist.get_rank()) == (SIZE, RANK, SIZE, RANK)
@@ -235,12 +246,7 @@ def revoke():
     except (kvcl.RankFailed, kvcl.Revoked):
         pass
     assert time.monotonic() - began < 50, "a rank waited for its deadline"
-    place = LIVING.index(RANK)
-    out, got = torch.full((5,), RANK), torch.zeros(5, dtype=torch.int64)
-    sent = dist.isend(out, LIVING[(place + 1) % len(LIVING)])
-    dist.recv(got, LIVING[place - 1])
-    sent.wait()
-    assert torch.equal(got, torch.full((5,), LIVING[place - 1]))
+    talk()
     go_on()
     assert not group.revoked
     assert kvcl.torch.agree(True)
@@ -289,11 +295,91 @@ def rejoin():
         ok, x = step()
         assert ok and x[0] == (1 << SIZE) - 1
     holes()
-    out, got = torch.full((5,), RANK), torch.zeros(5, dtype=torch.int64)
-    sent = dist.isend(out, (RANK + 1) % SIZE)
-    dist.recv(got, (RANK - 1) % SIZE)
-    sent.wait()
-    assert torch.equal(got, torch.full((5,), (RANK - 1) % SIZE))
+    talk()
+    assert kvcl.torch.agree(True)
+
+
+def apart():
+    """A process that has joined, before it is a member of the group: its collectives are its own."""
+    group = dist.group.WORLD
+    assert (group.rank(), group.size(), dist.get_world_size()) == (RANK, SIZE, SIZE) and group.participants == [RANK]
+    x = torch.full((5000,), 1 << RANK)
+    dist.all_reduce(x)
+    assert torch.equal(x, torch.full((5000,), 1 << RANK))
+    out = [torch.full((7,), -1.0) for _ in range(SIZE)]
+    dist.all_gather(out, shaped(7))
+    assert all(torch.equal(out[r], shaped(7) if r == RANK else torch.full((7,), -1.0)) for r in range(SIZE))
+    dist.barrier()
+    try:
+        dist.broadcast(x, 0)
+        raise AssertionError("a process that waits was answered")
+    except kvcl.RankFailed:
+        pass
+
+
+def all_know(ranks, waits):
+    """Members see that these have come. Those that wait are in no view: steps and agreements go on without them."""
+    while True:
+        here = all(kvcl.torch.get_peer_state(None, ranks))
+        if waits:
+            ok, x = step()
+            assert ok and x[0] == sum(1 << r for r in LIVING)
+            here = kvcl.torch.agree(here)
+        if here:
+            return
+        time.sleep(0.001)
+
+
+def as_one(size):
+    """All take part, in each collective and in messages, and the group says so."""
+    global SIZE
+    SIZE = size
+    VICTIMS[:] = [r for r in range(SIZE) if r not in LIVING]
+    group, slots = dist.group.WORLD, int(os.environ["KVCL_SLOTS"])
+    assert (group.size(), dist.get_world_size(), dist.get_rank()) == (SIZE, SIZE, RANK), group.size()
+    assert dist.get_process_group_ranks(group) == list(range(SIZE)) and group.participants == LIVING
+    assert kvcl.torch.get_active_ranks().tolist() == [int(r in LIVING) for r in range(slots)]
+    ok, x = step()
+    assert ok and x[0] == sum(1 << r for r in LIVING)
+    holes()
+    talk()
+    pair = [LIVING[0], LIVING[-1]]
+    group = dist.new_group(pair)
+    if RANK in pair:
+        ok, x = step(group)
+        assert ok and x[0] == sum(1 << r for r in pair) and dist.get_world_size(group) == 2
+
+
+def extend():
+    """A group grows beyond its first size, in stages: GROWS has the ranks of each."""
+    stages = [[int(rank) for rank in stage.split(",")] for stage in os.environ["GROWS"].split(";")]
+    waits, size = os.environ["KVCL_JOIN_WAITS"] == "yes", int(os.environ["BEGAN"])
+    LIVING[:] = range(size)
+    if not os.environ.get("KVCL_JOIN"):
+        assert dist.get_world_size() == size
+        as_one(size)
+    for stage in stages:
+        size = max(size, *(rank + 1 for rank in stage))
+        if RANK in stage:
+            apart()
+            kvcl.torch.join_group()
+        elif RANK in LIVING:
+            if RANK == 0:
+                print("ready", flush=True)
+            all_know(stage, waits)
+            change = kvcl.torch.activate_ranks(None, stage)
+            assert (change.status, change.dropped_ranks) == (kvcl.torch.ChangeStatus.APPLIED, []), change
+        LIVING[:] = sorted(LIVING + stage)
+        if RANK in LIVING:
+            as_one(size)
+    assert kvcl.torch.agree(True)
+    print("grown", flush=True)
+    gone = stages[0][0]  # one that has come is killed: its place is a hole, as any other
+    if RANK == gone:
+        sys.stdin.readline()
+    LIVING.remove(gone)
+    go_on()
+    as_one(size)
     assert kvcl.torch.agree(True)
 
 
@@ -302,7 +388,7 @@ def main():
     dist.init_process_group("kvcl", init_method=meet, rank=RANK, world_size=SIZE,
                             timeout=datetime.timedelta(seconds=100))
     {"survive": survive, "stopped": stopped, "shrink": shrink, "reconfigure": reconfigure, "revoke": revoke,
-     "evict": evict, "rejoin": rejoin}[SCENARIO]()
+     "evict": evict, "rejoin": rejoin, "extend": extend}[SCENARIO]()
     print("right", flush=True)
     sys.stdout.flush()
     os._exit(0) if RANK in VICTIMS else dist.destroy_process_group()

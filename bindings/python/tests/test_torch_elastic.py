@@ -139,3 +139,26 @@ def test_a_killed_rank_comes_back_in_its_place(victim, waits, tmp_path):
         ranks.all.append(ranks.start(victim, KVCL_JOIN=ports, MEET="alone"))
         ranks.said("right", ranks.living)
         assert [rank.wait(timeout=100) for rank in ranks.living] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("waits, grows", [("yes", [[3]]), ("no", [[3]]), ("yes", [[3, 5], [4]])])
+def test_a_group_grows_beyond_its_first_size(waits, grows, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(os.urandom(32))
+    secret.chmod(0o600)
+    port = free_ports(6)
+    with Ranks("extend", 3, [], tmp_path, KVCL_SECRET_FILE=str(secret), KVCL_NET="lo", KVCL_SLOTS="6", BEGAN="3",
+               KVCL_JOIN_AT=f"127.0.0.1:{port}", KVCL_JOIN_WAITS=waits,
+               GROWS=";".join(",".join(map(str, stage)) for stage in grows)) as ranks:
+        ports = ",".join(f"127.0.0.1:{port + rank}" for rank in range(3))
+        for stage in grows:
+            ranks.said("ready", ranks.all[:1])
+            for rank in stage:
+                ranks.rest[0] = str(max(3, rank + 1, *stage))  # as far as it knows
+                ranks.all.append(ranks.start(rank, KVCL_JOIN=ports, MEET=f"alone{rank}"))
+        ranks.said("grown")
+        gone = ranks.all.pop(3)
+        gone.kill()
+        gone.communicate()
+        ranks.said("right")
+        assert [rank.wait(timeout=100) for rank in ranks.all] == [0] * len(ranks.all)

@@ -34,9 +34,18 @@ A collective that fails since a rank has (RankFailed) ends those of all others (
 rank that has given up; all do until sync_after_failure(). send and recv with living ranks go on.
 
 deactivate_ranks() takes living ranks out. A process that was started anew with KVCL_JOIN (kvcl_view.h; with
-KVCL_SECRET_FILE, as all ranks, whose KVCL_JOIN_AT it names) takes the place of a rank that has ended. It calls
-init_process_group with that rank, the same world_size and a store of its own, and then join_group(); all members call
-activate_ranks(). Groups made before are not in it: make them anew. Leave a job by Context.leave().
+KVCL_SECRET_FILE, as all ranks, whose KVCL_JOIN_AT it names) takes the place of a rank that has ended, or a free one:
+the job has KVCL_SLOTS of them, and the group begins with as many ranks as began it. It calls init_process_group with
+that rank, a world_size that has it and a store of its own. Its collectives are of this rank alone, for what it loads
+and captures, until join_group(), which waits for the members:
+
+    if all(kvcl.torch.get_peer_state(None, [4])):  # local: each step may ask
+        kvcl.torch.activate_ranks(None, [4])       # all members, in one order with their other collective calls
+        ...                                        # get_world_size() is 5
+
+KVCL_JOIN_WAITS=yes (on all ranks) keeps the process out of what the members do until then. The group's size is one
+above the highest rank that has taken part, and never falls. Groups made before do not have the process: make them anew,
+after join_group() there. Leave a job by Context.leave().
 
 The names are those of Mooncake's process group, and what asks for a state is local, without a message. shrink() makes a
 smaller group with new numbers instead. Do not name rank 0 in recovery code: it may be the one that is gone.
@@ -49,7 +58,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .. import Context
+from .. import Context, KvclError
 from ._elastic import Change, ChangeStatus, Elastic, ReconfigureOptions, Sync
 from ._work import Work
 from ._world import register
@@ -69,12 +78,14 @@ def _of(group: Any) -> Elastic:
 
 
 def get_active_ranks(group: Any = None) -> torch.Tensor:
-    """int32, one for each rank of the group: 1: a member of the present view, as this rank knows it. Local."""
+    """int32, one for each slot of the group (KVCL_SLOTS): 1: a member of the present view, as this rank knows it.
+    Local."""
     return _of(group).get_active_ranks()
 
 
 def get_peer_state(group: Any, ranks: Sequence[int]) -> List[bool]:
-    """Of each of these ranks: is it connected, and neither failed nor suspected? Local."""
+    """Of each of these ranks: is it connected, and neither failed nor suspected? True of one that waits to be activated
+    too. Local."""
     return _of(group).get_peer_state(ranks)
 
 
@@ -106,8 +117,8 @@ def deactivate_ranks(group: Any, ranks: Sequence[int], timeout: Optional[float] 
 
 
 def activate_ranks(group: Any, ranks: Sequence[int], timeout: Optional[float] = None) -> Change:
-    """The group's collectives go on with ranks that have joined too, once they have. Collective over the members; the
-    ranks that have joined call join_group()."""
+    """The group's collectives go on with ranks that have joined too, once they have; in free slots they make it larger.
+    Collective over the members; the ranks that have joined call join_group()."""
     return _of(group).activate_ranks(ranks, timeout)
 
 
@@ -115,8 +126,8 @@ recover_ranks = activate_ranks
 
 
 def join_group(group: Any = None, timeout: Optional[float] = None) -> None:
-    """In a process that has joined in a rank's place: take part in the group's collectives. It waits for the members'
-    activate_ranks()."""
+    """In a process that has joined, in a rank's place or a free slot: take part in the group's collectives. It waits
+    for the members' activate_ranks()."""
     _of(group).join_group(timeout)
 
 
@@ -141,10 +152,14 @@ def _create(opts: Any, pg_options: Any) -> Elastic:
     if ranks and isinstance(default, Elastic):
         return Elastic(default.comm.create(ranks), None, opts.timeout, default.incarnation)
     joins = bool(os.environ.get("KVCL_JOIN"))
-    context = (Context(boot="join", rank=opts.group_rank) if joins else
+    context = (Context(boot="join", rank=opts.group_rank, size=opts.group_size) if joins else
                Context(oob=opts.store, rank=opts.group_rank, size=opts.group_size))
     incarnation = hashlib.sha256(context.address.encode()).hexdigest()[:32]
-    return Elastic(context.world, context, opts.timeout, incarnation, joins)
+    try:
+        return Elastic(context.world, context, opts.timeout, incarnation, opts.group_size, joins)
+    except KvclError:
+        context.close()
+        raise
 
 
 dist.Backend.register_backend("kvcl", _create, extended_api=True, devices=["cpu", "cuda"])

@@ -8,10 +8,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from .. import Comm, Context, InvalidParam, KvclError, NoQuorum, RankState, Stale, TimedOut, wait_all
+from .. import Comm, Context, InvalidParam, KvclError, NoQuorum, RankState, Stale, TimedOut, Unsupported, wait_all
 from ._group import Group
-from ._live import Live, entered, left, survivors, whole
-from ._world import renumber
+from ._live import Live, entered, isolated, left, survivors, whole
+from ._world import grown, renumber
 from ._work import Work
 
 _MEETING = 1 << 63  # in the tags of meetings; torch's tags have 32 bits
@@ -54,12 +54,16 @@ class ReconfigureOptions(NamedTuple):
 
 
 class Elastic(Group):
-    """A group whose ranks may die. Its numbers never change; collectives have holes where ranks are missing, and the
-    parts of these ranks in outputs keep what they have. All of it needs KVCL_VIEWS=yes (kvcl_view.h)."""
+    """A group whose ranks may die, and which may grow into the free slots of its job. Its numbers never change;
+    collectives have holes where ranks are missing, and the parts of these ranks in outputs keep what they have. size()
+    is one above the highest rank that has taken part so far, in a process that has joined the size that it was given
+    until it takes part. All of it needs KVCL_VIEWS=yes (kvcl_view.h)."""
 
     def __init__(self, comm: Comm, context: Optional[Context], timeout: datetime.timedelta, incarnation: str,
-                 joined: bool = False) -> None:
-        super().__init__(comm, context, timeout, joined)
+                 size: Optional[int] = None, joined: bool = False) -> None:
+        first = comm.size if size is None else size
+        super().__init__(comm, context, timeout, isolated(comm, first) if joined else whole(comm, first))
+        self._apart = joined  # until join_group()
         self.incarnation = incarnation  # of this process, in handles
         self._made: Dict[Tuple[int, ...], int] = {}  # communicators made by reconfigure(), of each list of ranks
         self._base = comm  # handles name its ranks
@@ -73,16 +77,24 @@ class Elastic(Group):
         return list(self._live.ranks)
 
     def get_active_ranks(self) -> torch.Tensor:
-        """int32, one for each rank: 1: a member of the present view, as this rank knows it."""
+        """int32, one for each slot: 1: a member of the present view, as this rank knows it."""
         return torch.tensor(self.comm.active(), dtype=torch.int32)
 
     def get_peer_state(self, ranks: Sequence[int]) -> List[bool]:
-        """Of each of these ranks: is it connected, and neither failed nor suspected?"""
-        return [rank == self.rank() or self.comm.rank_state(rank) == RankState.ALIVE for rank in ranks]
+        """Of each of these ranks: is it connected, and neither failed nor suspected? True of those that have joined and
+        wait until they are activated, too."""
+        waits = self._waiting()
+        return [rank == self.rank() or self.comm.rank_state(rank) == RankState.ALIVE or waits[rank] for rank in ranks]
+
+    def _waiting(self) -> List[bool]:
+        try:
+            return self.comm.waiting()
+        except Unsupported:
+            return [False] * self.comm.size
 
     def get_num_synced_ranks(self) -> int:
         """How many ranks get_peer_state() is true for."""
-        return sum(self.get_peer_state(range(self.size())))
+        return sum(self.get_peer_state(range(self.comm.size)))
 
     def get_current_epoch(self) -> int:
         """The number of the present view."""
@@ -108,9 +120,9 @@ class Elastic(Group):
     # ---- collective over the living ----
 
     def activate_ranks(self, ranks: Sequence[int], timeout: Optional[float] = None) -> Change:
-        """Collectives go on with ranks that have joined (KVCL_JOIN) too. All members make the call, and each of these
-        ranks join_group(). dropped_ranks: have not joined in time. Rejected: the members did not agree in time, or have
-        no quorum."""
+        """Collectives go on with ranks that have joined (KVCL_JOIN) too, in the places of others or in free slots: the
+        group grows then. All members make the call, and each of these ranks join_group(). dropped_ranks: have not
+        joined in time. Rejected: the members did not agree in time, or have no quorum."""
         until = time.monotonic() + self._seconds(timeout)
         try:
             entered(self.comm, ranks, until)
@@ -120,7 +132,8 @@ class Elastic(Group):
         return _change(self.comm.view, [rank for rank in ranks if rank not in self._live.ranks])
 
     def join_group(self, timeout: Optional[float] = None) -> None:
-        """In a process that has joined: what the members do by activate_ranks(), before any other call."""
+        """In a process that has joined: what the members do by activate_ranks(). Before it the collectives of the group
+        are those of this rank alone."""
         until = time.monotonic() + self._seconds(timeout)
         self.comm.sync(left(until))  # until a member has activated this process (KVCL_JOIN_WAITS)
         self.sync_after_failure(left(until))
@@ -133,15 +146,18 @@ class Elastic(Group):
     def sync_after_failure(self, timeout: Optional[float] = None) -> Sync:
         """Collectives go on over the living ranks, the same ones at all. Each of these calls it, in the same order as
         agree(); what is still in flight with the dead has ended by then, or ends by its deadline."""
-        comm, ranks = survivors(self.comm, self._seconds(timeout))
+        comm, ranks, size = survivors(self.comm, self._seconds(timeout), 0 if self._apart else self.size())
         before = self._live
-        self._live = Live(comm, ranks, self.size(), True)
+        self._live = Live(comm, ranks, size, True)
+        self._apart = False
         self._retire(before.comm)
+        if size != before.size:
+            grown(self)
         return Sync.NO_PENDING if ranks == before.ranks else Sync.RECONCILED
 
     def shrunk(self, timeout: Optional[float] = None) -> Tuple["Elastic", List[int]]:
         """A group of the living ranks alone, numbered anew, and their numbers here."""
-        comm, ranks = survivors(self.comm, self._seconds(timeout))
+        comm, ranks, _ = survivors(self.comm, self._seconds(timeout), self.size())
         return type(self)(comm, None, self._timeout, self.incarnation), ranks
 
     def _seconds(self, timeout: Optional[float]) -> float:
@@ -180,7 +196,7 @@ class Elastic(Group):
         ranks = [self._rank_of(handle) for handle in opts.handles]
         comm, live = self._meet(int(opts.uuid), list(opts.handles), ranks, until)
         before = (self._live.comm, self.comm)
-        self.comm, self._live = comm, live
+        self.comm, self._live, self._apart = comm, live, False
         for old in before:
             self._retire(old)
         renumber(self, ranks)

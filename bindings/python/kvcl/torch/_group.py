@@ -8,20 +8,20 @@ import torch
 import torch.distributed as dist
 
 from .. import ANY_SOURCE, Comm, Context, RankFailed, Request
-from ._live import Live, whole
+from ._live import Live
 from ._outbox import Outbox, few
 from ._tensors import averaged, bytes_of, check_dense, copy_of, one_of, op_of, place_of, root_of, stream_of
 from ._work import Finisher, Message, Work
 
 
 class Group(dist.ProcessGroup):
-    """Ranks with fixed numbers, and a communicator of those that take part in collectives: _live."""
+    """Ranks with fixed numbers, and a communicator of those that take part in collectives: _live. comm has all slots of
+    the group, of which the ranks below size() have had processes."""
 
-    def __init__(self, comm: Comm, context: Optional[Context], timeout: datetime.timedelta,
-                 joined: bool = False) -> None:
-        super().__init__(comm.rank, comm.size)
+    def __init__(self, comm: Comm, context: Optional[Context], timeout: datetime.timedelta, live: Live) -> None:
+        super().__init__(comm.rank, live.size)
         self.comm = comm
-        self._live = Live(comm, range(comm.size), comm.size, False) if joined else whole(comm)
+        self._live = live
         self._context = context  # the group that owns it closes it
         self._timeout = timeout
         self._futures: Optional[Finisher] = None
@@ -31,7 +31,7 @@ class Group(dist.ProcessGroup):
     # ---- what torch asks of a group ----
 
     def size(self) -> int:
-        return self.comm.size
+        return self._live.size
 
     def rank(self) -> int:
         return self.comm.rank

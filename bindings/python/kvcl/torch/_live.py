@@ -1,11 +1,11 @@
 """The ranks that take part in the collectives of a group: their communicator, and their numbers in the group."""
 
 import time
-from typing import Any, Callable, List, Sequence, Tuple, TypeVar
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 
-from .. import Comm, KvclError, NoQuorum, RankFailed, Request, TimedOut, UnknownRank, Unsupported
+from .. import Comm, InvalidParam, KvclError, NoQuorum, RankFailed, Request, TimedOut, UnknownRank, Unsupported
 from ._tensors import handed
 
 _T = TypeVar("_T")
@@ -15,8 +15,8 @@ class Live:
     """The communicator of a group's collectives. A group's numbers never change: they have holes where ranks have
     failed, or do not take part.
 
-    ranks[i]: the number in the group of rank i of comm. alone: only these collectives use comm, so that revoking it
-    ends nothing else.
+    ranks[i]: the number in the group of rank i of comm. size: of the group, one above the highest number that has taken
+    part. alone: only these collectives use comm, so that revoking it ends nothing else.
     """
 
     def __init__(self, comm: Comm, ranks: Sequence[int], size: int, alone: bool) -> None:
@@ -64,14 +64,23 @@ class Live:
         return self.pick(raw.view(self.size, -1).unbind(), what)
 
 
-def whole(base: Comm) -> Live:
-    """The collectives of all ranks of base. With views they have a communicator of their own: every member calls this,
-    and no message is sent. A process that waits until it is activated makes it with the others later."""
+def whole(base: Comm, size: Optional[int] = None) -> Live:
+    """The collectives of the first ranks of base (None: all), those that have processes. With views they have a
+    communicator of their own: every member calls this, and no message is sent."""
+    first = range(base.size if size is None else size)
     try:
         base.failed()
-        return Live(base.create(range(base.size)), range(base.size), base.size, True)
-    except (Unsupported, RankFailed):
-        return Live(base, range(base.size), base.size, False)
+    except Unsupported:
+        return Live(base, first, len(first), False)
+    return Live(base.create(first), first, len(first), True)
+
+
+def isolated(base: Comm, size: int) -> Live:
+    """Those of a process that has joined, until join_group(): this rank alone takes part. size: as it was told."""
+    if size > base.size:
+        raise InvalidParam(f"world_size is {size}, and the job has {base.size} slots: name the world size that the "
+                           "members have with this rank, or start the job with a higher KVCL_SLOTS")
+    return Live(base.create([base.rank]), [base.rank], size, True)
 
 
 def left(until: float) -> float:
@@ -87,7 +96,7 @@ def entered(comm: Comm, ranks: Sequence[int], until: float) -> None:
     Raises RankFailed in a process that waits itself, and Stale in one that was excluded."""
     for rank in ranks:
         if not 0 <= rank < comm.size:
-            raise UnknownRank(f"activate_ranks: rank {rank} is not in a group of {comm.size} ranks")
+            raise UnknownRank(f"activate_ranks: rank {rank} is not in a group of {comm.size} slots (KVCL_SLOTS)")
     while not all(comm.active()[rank] for rank in ranks):
         try:
             comm.activate(ranks, left(until))
@@ -96,20 +105,23 @@ def entered(comm: Comm, ranks: Sequence[int], until: float) -> None:
         time.sleep(0.001)
 
 
-def survivors(comm: Comm, seconds: float) -> Tuple[Comm, List[int]]:
-    """A communicator of the living ranks of comm, and their numbers in comm. Collective over the living ranks, which
-    all get the same; each of them was alive after all of them had met in it."""
+def survivors(comm: Comm, seconds: float, size: int) -> Tuple[Comm, List[int], int]:
+    """A communicator of the living ranks of comm, their numbers in comm, and the size of a group that has all of them:
+    the highest that one has given, or more. Collective over the living ranks, which all get the same; each of them was
+    alive after all of them had met in it."""
     until = time.monotonic() + seconds
+    mine = comm.rank.to_bytes(4, "little") + max(size, comm.rank + 1).to_bytes(4, "little")
     while True:
         shrunk = comm.shrink(left(until))
         ranks: List[int] = []
         try:
-            ranks = [int.from_bytes(rank, "little")
-                     for rank in shrunk.allgather(comm.rank.to_bytes(4, "little"), left(until))]
+            given = shrunk.allgather(mine, left(until))
+            ranks = [int.from_bytes(each[:4], "little") for each in given]
+            size = max(int.from_bytes(each[4:], "little") for each in given)
         except KvclError:  # another rank has died: agree() tells all ranks
             pass
         met, _ = comm.agree(1 if ranks else 0, left(until))
         if met:
             comm.ack_failed(len(comm.failed()))
-            return shrunk, ranks
+            return shrunk, ranks, size
         shrunk.close()

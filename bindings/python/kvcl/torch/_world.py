@@ -29,3 +29,9 @@ def renumber(group: Any, ranks: List[int]) -> None:
     elif group in tables:
         group.first_ranks = getattr(group, "first_ranks", None) or {n: rank for rank, n in tables[group].items()}
         tables[group] = {group.first_ranks[rank]: i for i, rank in enumerate(ranks)}
+
+
+def grown(group: Any) -> None:
+    """The group has size() ranks now. Another one than the default group knows no global ranks of the new ones."""
+    if group is dist.group.WORLD:
+        renumber(group, list(range(group.size())))
