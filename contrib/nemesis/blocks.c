@@ -38,17 +38,21 @@ static unsigned char *bytes_at(const blocks_t *blocks, uint32_t id)
     return (unsigned char *)kvcl_cache_base(blocks->cache, 0) + ((size_t)id * UNIT);
 }
 
-void blocks_open(blocks_t *blocks, kvcl_context_h ctx, kvcl_comm_h comm, uint64_t pool_bytes, uint64_t replicas)
+kvcl_status_t blocks_open(blocks_t *blocks, kvcl_context_h ctx, kvcl_comm_h comm, uint64_t pool_bytes,
+                          uint64_t replicas, bool comes)
 {
     kvcl_layout_t       layout = KVCL_LAYOUT_BYTES(IDS, UNIT);
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
 
+    params.flags       = comes ? KVCL_STORE_JOIN : 0;
     params.dram_bytes  = pool_bytes;
     params.block_bytes = UNIT;
     params.replicas    = replicas;
     params.dir_entries = 1u << 16;
-    KVCL_TRY(kvcl_cache_create(ctx, "nemesis", &layout, NULL, &blocks->cache));
-    KVCL_TRY(kvcl_store_open(comm, &params, &blocks->store));
+    if (blocks->cache == NULL) {
+        KVCL_TRY(kvcl_cache_create(ctx, "nemesis", &layout, NULL, &blocks->cache));
+    }
+    return kvcl_store_open(comm, &params, &blocks->store);
 }
 
 void blocks_ended(const blocks_t *blocks, tally_t *tally, const char *what, kvcl_status_t status, uint64_t began_ns,

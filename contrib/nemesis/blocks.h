@@ -8,6 +8,8 @@
 
 #include <kvcl/kvcl.h>
 
+#include <stdbool.h>
+
 enum { SLOTS = 64 };
 
 typedef struct name {
@@ -24,11 +26,13 @@ typedef struct blocks {
     kvcl_store_h store;
     kvcl_cache_h cache;
     uint64_t     timeout_ns, slack_ns;
-    tally_t      put, get, step, agree, shrink;
+    tally_t      put, get, step, agree, shrink, join, activate;
 } blocks_t;
 
-/** Opens the store over comm: collective. */
-void blocks_open(blocks_t *blocks, kvcl_context_h ctx, kvcl_comm_h comm, uint64_t pool_bytes, uint64_t replicas);
+/** Opens the store over comm: collective, or, where comes, this rank alone comes to the store of the others. It may be
+ * called again after it has failed. */
+kvcl_status_t blocks_open(blocks_t *blocks, kvcl_context_h ctx, kvcl_comm_h comm, uint64_t pool_bytes,
+                          uint64_t replicas, bool comes);
 
 /** copies_p: how many copies there are when it has ended. */
 kvcl_status_t blocks_put(blocks_t *blocks, const name_t *name, uint8_t *copies_p);

@@ -4,40 +4,23 @@
  * its output is a JSON object; each line of its input a command:
  *   hold          end the steps at the same one as the others
  *   check S L N   get the blocks 0 to N - 1 of life L of slot S, and count their copies
+ *   activate S    the process that waits in slot S is to be a member (KVCL_JOIN_WAITS)
  *   quit          leave the job
- * A rank that was excluded says so and ends with 3; one that has no quorum for its last deadline, with 4.
+ * In a job that processes join (KVCL_JOIN_AT) the ranks agree over the world, of which those are ranks too: the first
+ * call of one that joins (KVCL_JOIN) is an agreement that a step has failed, so all shrink the world, and go on with
+ * it. If others shrink at that moment, all calls end with KVCL_ERR_INVALID_PARAM, and all agree on that again. It comes
+ * to the store meanwhile, in a thread of its own.
+ * A rank that was excluded says so and ends with 3; one that has no quorum for its last deadline, with 4; one that
+ * could not join, with 5: another may.
  */
-#include "blocks.h"
+#include "rank.h"
 
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
-
-/* Blocks of a life: few enough that no pool evicts any, also when few ranks are left. */
-enum { PUTS_MAX = 4000, PUTS_EVERY = 4 };
-
-enum { EXCLUDED = 3, ALONE = 4, DECIDE_S = 90 };
-#define SECOND UINT64_C(1000000000)
-
-typedef struct rank {
-    kvcl_context_h ctx;
-    kvcl_comm_h    world, comm; /* comm: of those that are left */
-    blocks_t       blocks;
-    uint32_t       slot, life, acked;
-    uint64_t       turns, steps, rnd;
-    bool           hold, held, quit;
-    pthread_t      events;  /* prints them */
-    int            stop_fd; /* ends it */
-    struct { uint32_t life, acked; } known[SLOTS]; /* what the others have put */
-    char           line[256]; /* of the input, so far */
-    size_t         len;
-} rank_t;
 
 /* What a rank gives to a step. */
 typedef struct given {
@@ -52,88 +35,6 @@ static uint32_t below(rank_t *rank, uint32_t n)
     return (uint32_t)(rank->rnd % n);
 }
 
-/* ---- what it is told ---- */
-
-static void print_event(const kvcl_event_t *event)
-{
-    static const char *const names[] = {"0", "SUSPECT", "ALIVE_AGAIN", "FAILED", "VIEW", "EXCLUDED"};
-    const char              *sep = "";
-    int                     r;
-
-    flockfile(stdout);
-    printf("{\"what\": \"event\", \"type\": \"%s\", \"view\": %" PRIu64 ", \"id\": \"%016" PRIx64 "\", \"ns\": %" PRIu64
-           ", \"ranks\": [", ((event->type >= 1) && (event->type <= 5)) ? names[event->type] : "OTHER", event->view,
-           event->view_id, event->time_ns);
-    for (r = 0; r < KVCL_EVENT_RANKS; ++r) {
-        if (kvcl_event_has(event, r)) {
-            printf("%s%d", sep, r);
-            sep = ", ";
-        }
-    }
-    printf("]}\n");
-    funlockfile(stdout);
-}
-
-/* A thread of its own: the rank may wait in a call for the very rank that fails. */
-static void *take_events(void *arg)
-{
-    rank_t        *rank = arg;
-    kvcl_event_t  event = KVCL_EVENT_INIT;
-    struct pollfd fds[] = {{.events = POLLIN}, {.fd = rank->stop_fd, .events = POLLIN}};
-
-    KVCL_TRY(kvcl_event_fd(rank->ctx, &fds[0].fd));
-    do {
-        (void)poll(fds, 2, -1);
-        while (kvcl_event_next(rank->ctx, &event) == KVCL_OK) {
-            print_event(&event);
-        }
-    } while (fds[1].revents == 0);
-    return NULL;
-}
-
-/* All events that there are have been printed when it returns. */
-static void stop_events(rank_t *rank)
-{
-    const uint64_t one = 1;
-
-    if ((write(rank->stop_fd, &one, sizeof(one)) != sizeof(one)) || (pthread_join(rank->events, NULL) != 0)) {
-        perror("nemesis_rank");
-        exit(2);
-    }
-}
-
-static void print_tally(const char *call, const tally_t *tally)
-{
-    printf("{\"what\": \"tally\", \"call\": \"%s\", \"calls\": %" PRIu64 ", \"ok\": %" PRIu64 ", \"misses\": %" PRIu64
-           ", \"wrong\": %" PRIu64 ", \"late\": %" PRIu64 ", \"worst_over_ms\": %.1f}\n", call, tally->calls, tally->ok,
-           tally->misses, tally->wrong, tally->late, (double)tally->worst_ns / 1e6);
-}
-
-static void print_tallies(const blocks_t *blocks)
-{
-    print_tally("put", &blocks->put);
-    print_tally("get", &blocks->get);
-    print_tally("step", &blocks->step);
-    print_tally("agree", &blocks->agree);
-    print_tally("shrink", &blocks->shrink);
-}
-
-/* It is no member any more, or cannot know. Does not return. */
-static void end_as(rank_t *rank, int code)
-{
-    stop_events(rank);
-    print_tallies(&rank->blocks);
-    printf("{\"what\": \"ended\", \"why\": \"%s\"}\n", (code == EXCLUDED) ? "excluded" : "alone");
-    _exit(code); /* others may read its memory until it has ended, and it has nothing more to say to them */
-}
-
-static void end_if_out(rank_t *rank, kvcl_status_t status)
-{
-    if (status == KVCL_ERR_STALE) {
-        end_as(rank, EXCLUDED);
-    }
-}
-
 /* ---- commands ---- */
 
 static void check(rank_t *rank, uint32_t slot, uint32_t life, uint32_t n)
@@ -145,7 +46,7 @@ static void check(rank_t *rank, uint32_t slot, uint32_t life, uint32_t n)
 
     for (; name.number < n; ++name.number) {
         status = blocks_get(&rank->blocks, &name);
-        end_if_out(rank, status);
+        rank_end_if_out(rank, status);
         if (status != KVCL_OK) {
             missing[n_missing++] = name.number;
         }
@@ -161,6 +62,16 @@ static void check(rank_t *rank, uint32_t slot, uint32_t life, uint32_t n)
     funlockfile(stdout);
 }
 
+/* All members are told to, so the slot may have become one's by another's call, or its process have ended. */
+static void activate(rank_t *rank, int slot)
+{
+    uint64_t      began = now_ns();
+    kvcl_status_t status = kvcl_comm_activate(rank->world, &slot, 1, ACTIVATE_S * SECOND, NULL);
+
+    blocks_ended(&rank->blocks, &rank->blocks.activate, "activate", status, began, ACTIVATE_S * SECOND);
+    rank_end_if_out(rank, status);
+}
+
 static void obey(rank_t *rank, const char *line)
 {
     unsigned slot, life, n;
@@ -169,6 +80,8 @@ static void obey(rank_t *rank, const char *line)
         rank->hold = true;
     } else if (strcmp(line, "quit") == 0) {
         rank->quit = true;
+    } else if ((sscanf(line, "activate %u", &slot) == 1) && (slot < SLOTS)) {
+        activate(rank, (int)slot);
     } else if ((sscanf(line, "check %u %u %u", &slot, &life, &n) == 3) && (slot < SLOTS) && (n <= PUTS_MAX)) {
         check(rank, slot, life, n);
     } else {
@@ -210,7 +123,7 @@ static void put_and_get(rank_t *rank)
 
     if ((rank->turns++ % PUTS_EVERY == 0) && (rank->acked < PUTS_MAX)) {
         status = blocks_put(&rank->blocks, &name, &copies);
-        end_if_out(rank, status);
+        rank_end_if_out(rank, status);
         if (status == KVCL_OK) {
             ++rank->acked;
             printf("{\"what\": \"acked\", \"n\": %" PRIu32 ", \"copies\": %u}\n", rank->acked, (unsigned)copies);
@@ -221,7 +134,7 @@ static void put_and_get(rank_t *rank)
         if (rank->known[name.slot].acked != 0) {
             name.life   = rank->known[name.slot].life;
             name.number = below(rank, rank->known[name.slot].acked);
-            end_if_out(rank, blocks_get(&rank->blocks, &name));
+            rank_end_if_out(rank, blocks_get(&rank->blocks, &name));
         }
     }
 }
@@ -240,7 +153,7 @@ static kvcl_status_t step(rank_t *rank, bool *hold_p)
     status            = kvcl_allgather(rank->comm, &mine, sizeof(mine), all, &params, &req);
     status            = (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
     blocks_ended(&rank->blocks, &rank->blocks.step, "step", status, began, rank->blocks.timeout_ns);
-    end_if_out(rank, status);
+    rank_end_if_out(rank, status);
     for (i = 0; (status == KVCL_OK) && (i < kvcl_comm_size(rank->comm)); ++i) {
         if ((all[i].slot >= SLOTS) || ((i == kvcl_comm_rank(rank->comm)) && (all[i].slot != rank->slot))) {
             printf("{\"what\": \"wrong\", \"step\": %" PRIu64 "}\n", rank->steps);
@@ -256,47 +169,55 @@ static kvcl_status_t step(rank_t *rank, bool *hold_p)
 
 static kvcl_status_t agree(rank_t *rank, uint64_t *flags)
 {
-    uint64_t      began = now_ns();
-    kvcl_status_t status = kvcl_comm_agree(rank->comm, flags, DECIDE_S * SECOND);
+    uint64_t      began  = now_ns();
+    kvcl_status_t status = kvcl_comm_agree(rank->grows ? rank->world : rank->comm, flags, DECIDE_S * SECOND);
 
     blocks_ended(&rank->blocks, &rank->blocks.agree, "agree", (status == KVCL_ERR_RANK_FAILED) ? KVCL_OK : status,
-                 began,
-                 DECIDE_S * SECOND);
-    end_if_out(rank, status);
-    if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED)) {
-        end_as(rank, ALONE);
+                 began, DECIDE_S * SECOND);
+    rank_end_if_out(rank, status);
+    rank->again = rank->grows && (status == KVCL_ERR_INVALID_PARAM);
+    if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED) && !rank->again) {
+        rank_end_as(rank, ALONE);
     }
     return status;
 }
 
 static void shrink(rank_t *rank)
 {
-    uint64_t      began = now_ns();
-    kvcl_comm_h   left;
-    kvcl_status_t status;
-    int           n;
+    const kvcl_comm_h from  = rank->grows ? rank->world : rank->comm;
+    uint64_t          began = now_ns();
+    kvcl_comm_h       left;
+    kvcl_status_t     status;
+    int               n;
 
-    KVCL_TRY(kvcl_comm_get_failed(rank->comm, NULL, 0, &n));
-    KVCL_TRY(kvcl_comm_ack_failed(rank->comm, n, NULL));
-    status = kvcl_comm_shrink(rank->comm, DECIDE_S * SECOND, &left);
+    KVCL_TRY(kvcl_comm_get_failed(from, NULL, 0, &n));
+    KVCL_TRY(kvcl_comm_ack_failed(from, n, NULL));
+    status = kvcl_comm_shrink(from, DECIDE_S * SECOND, &left);
     blocks_ended(&rank->blocks, &rank->blocks.shrink, "shrink", status, began, DECIDE_S * SECOND);
-    end_if_out(rank, status);
-    if (status != KVCL_OK) {
-        end_as(rank, ALONE);
+    rank_end_if_out(rank, status);
+    rank->again = rank->grows && (status == KVCL_ERR_INVALID_PARAM);
+    if (rank->again) {
+        return;
     }
-    if (rank->comm != rank->world) {
+    if (status != KVCL_OK) {
+        rank_end_as(rank, ALONE);
+    }
+    if ((rank->comm != rank->world) && (rank->comm != NULL)) {
         kvcl_comm_free(rank->comm);
     }
     rank->comm = left;
 }
 
-/* One step, on which all that are left agree. Bits: the step has succeeded; nobody wants to hold. */
+/* One step, on which all that are left agree. Bits: the step has succeeded; all want to hold. */
 static void step_together(rank_t *rank)
 {
-    bool          hold = false, ok = (step(rank, &hold) == KVCL_OK);
+    bool          hold = false, ok = (rank->comm != NULL) && !rank->again && (step(rank, &hold) == KVCL_OK);
     uint64_t      flags = (ok ? 1u : 0u) | ((ok && hold) ? 2u : 0u);
     kvcl_status_t status = agree(rank, &flags);
 
+    if (rank->again) {
+        return;
+    }
     if ((status == KVCL_ERR_RANK_FAILED) || ((flags & 1) == 0)) {
         shrink(rank);
         return;
@@ -309,8 +230,10 @@ static void step_together(rank_t *rank)
 static void work(rank_t *rank)
 {
     while (!rank->held && !rank->quit) {
-        take_commands(rank, 0);
-        put_and_get(rank);
+        if (rank_has_store(rank)) {
+            take_commands(rank, 0);
+            put_and_get(rank);
+        }
         step_together(rank);
     }
     printf("{\"what\": \"held\", \"acked\": %" PRIu32 ", \"steps\": %" PRIu64 "}\n", rank->acked, rank->steps);
@@ -325,7 +248,8 @@ static uint64_t number(int argc, char **argv, int i)
     unsigned long long value = (i < argc) ? strtoull(argv[i], &end, 10) : 0;
 
     if ((i >= argc) || (end == argv[i]) || (*end != '\0')) {
-        fprintf(stderr, "usage: nemesis_rank SEED LIFE REPLICAS TIMEOUT_MS SLACK_MS (contrib/nemesis/run starts it)\n");
+        fprintf(stderr, "usage: nemesis_rank SEED LIFE REPLICAS TIMEOUT_MS SLACK_MS INIT_MS OPEN_MS "
+                "(contrib/nemesis/run starts it)\n");
         exit(2);
     }
     return value;
@@ -334,27 +258,21 @@ static uint64_t number(int argc, char **argv, int i)
 int main(int argc, char **argv)
 {
     static rank_t rank;
-    uint64_t      replicas = number(argc, argv, 3);
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    rank.life             = (uint32_t)number(argc, argv, 2);
+    rank.life              = (uint32_t)number(argc, argv, 2);
     rank.blocks.timeout_ns = number(argc, argv, 4) * 1000000;
     rank.blocks.slack_ns   = number(argc, argv, 5) * 1000000;
-    KVCL_TRY(kvcl_init(NULL, &rank.ctx));
-    KVCL_TRY(kvcl_comm_world(rank.ctx, &rank.world));
-    rank.stop_fd = eventfd(0, EFD_CLOEXEC);
-    if ((rank.stop_fd < 0) || (pthread_create(&rank.events, NULL, take_events, &rank) != 0)) {
-        perror("nemesis_rank");
-        return 2;
-    }
-    rank.comm = rank.world;
-    rank.slot = (uint32_t)kvcl_comm_rank(rank.world);
-    rank.rnd  = (number(argc, argv, 1) * UINT64_C(0x9e3779b97f4a7c15)) + rank.slot + 1;
-    blocks_open(&rank.blocks, rank.ctx, rank.world, 256u << 20, replicas);
-    printf("{\"what\": \"ready\", \"slot\": %" PRIu32 "}\n", rank.slot);
+    rank.init_ns           = number(argc, argv, 6) * 1000000;
+    rank.open_ns           = number(argc, argv, 7) * 1000000;
+    rank.grows             = (getenv("KVCL_JOIN_AT") != NULL);
+    rank.newcomer          = (getenv("KVCL_JOIN") != NULL);
+    rank.replicas          = number(argc, argv, 3);
+    rank_begin(&rank);
+    rank.rnd = (number(argc, argv, 1) * UINT64_C(0x9e3779b97f4a7c15)) + (rank.life * SLOTS) + rank.slot + 1;
     work(&rank);
-    stop_events(&rank);
-    print_tallies(&rank.blocks);
+    rank_stop_events(&rank);
+    rank_print_tallies(&rank.blocks);
     printf("{\"what\": \"ended\", \"why\": \"quit\"}\n");
     if (rank.comm != rank.world) {
         kvcl_comm_free(rank.comm);

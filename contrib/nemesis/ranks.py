@@ -13,6 +13,8 @@ import threading
 import time
 
 PATIENCE = 120.0
+INIT_MS, OPEN_MS = 60000, 30000  # deadlines of a process that joins: KVCL_BOOT_TIMEOUT, KVCL_TIMEOUT
+TRIES = 5                        # of a slot, where the processes that join are refused
 DEAF = "hears none of the others, though ranks of its host answer otherwise"  # src/member/silent.c
 
 
@@ -42,7 +44,8 @@ class Rank:
         self.frail = set()    # acknowledged blocks of which nobody but this rank was known to have a copy
         self.asked = 0        # of its blocks those below this number were last looked for,
         self.missing = set()  # and these were not found
-        self.fate = None      # None: alive and well; "killed", "excluded"
+        self.fate = None      # None: alive and well; "killed", "excluded", "refused": it could not join
+        self.gone_at = None   # since when it is not
         self.closed = False   # its output has ended
         self.stderr = None
 
@@ -60,8 +63,8 @@ class Rank:
     def events(self, kind):
         return self.told.get(kind, [])
 
-    def has_failed(self, slot):
-        return any(slot in event["ranks"] for event in self.events("FAILED"))
+    def has_failed(self, slot, since):
+        return any(slot in event["ranks"] and event["at"] >= since for event in self.events("FAILED"))
 
     def view(self):
         views = self.events("VIEW")
@@ -72,8 +75,11 @@ class Rank:
 
     def command(self, text):
         self.latest.pop(text.split()[0] + "ed", None)
-        self.process.stdin.write(text + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(text + "\n")
+            self.process.stdin.flush()
+        except OSError:  # it has ended, which is noticed by the end of its output
+            pass
 
 
 class Ranks:
@@ -87,22 +93,47 @@ class Ranks:
         address = hosts.address(0) if hosts else "127.0.0.1"
         port = free_port()
         self.environment = {**os.environ, "KVCL_VIEWS": "yes", "KVCL_SECRET_FILE": secret, "KVCL_PATH": plan["path"],
-                            "KVCL_NET": "kvcl0" if hosts else "lo", "KVCL_SIZE": str(plan["ranks"]),
-                            "KVCL_RENDEZVOUS": f"tcp://{address}:{port}", "KVCL_BOOT_TIMEOUT": "60s"}
-        self.words = [program, str(seed), "0", str(plan["replicas"]), "5000", str(slack_ms)]
-        self.ranks = [self._start(slot) for slot in range(plan["ranks"])]
+                            "KVCL_NET": "kvcl0" if hosts else "lo", "KVCL_BOOT_TIMEOUT": f"{INIT_MS}ms",
+                            "KVCL_TIMEOUT": f"{OPEN_MS}ms"}
+        self.begins = {"KVCL_SIZE": str(plan["ranks"]), "KVCL_RENDEZVOUS": f"tcp://{address}:{port}"}
+        if plan.get("joins"):
+            self.environment["KVCL_SLOTS"] = str(plan["slots"])
+            self.environment["KVCL_JOIN_WAITS"] = "yes" if plan["waits"] else "no"
+        self.rnd = random.Random(seed)
+        self.program, self.words = program, [str(plan["replicas"]), "5000", str(slack_ms), str(INIT_MS), str(OPEN_MS)]
+        self.seed, self.refusals = seed, 0
+        self.newest = {}  # of each slot: its last process
+        self.ranks = []   # all processes, also those of before
+        for slot in range(plan["ranks"]):
+            self._start(slot, self.begins)
 
-    def _start(self, slot):
-        rank = Rank(slot, 0)
-        words = self.words
+    def _start(self, slot, environment):
+        rank = Rank(slot, self.newest[slot].life + 1 if slot in self.newest else 0)
+        words = [self.program, str(self.seed), str(rank.life), *self.words]
+        environment = {**self.environment, **environment, "KVCL_RANK": str(slot)}
+        host = next(i for i, slots in enumerate(self.plan["hosts"]) if slot in slots)
+        if self.plan.get("joins"):
+            environment["KVCL_JOIN_AT"] = f"{self.hosts.address(host) if self.hosts else '127.0.0.1'}:0"
         if self.hosts:
-            host = next(i for i, slots in enumerate(self.plan["hosts"]) if slot in slots)
             words = self.hosts.command(host, words)
-        rank.stderr = open(os.path.join(self.dir.name, f"stderr.{slot}"), "w+", encoding="utf-8", errors="replace")
+        rank.stderr = open(os.path.join(self.dir.name, f"stderr.{slot}.{rank.life}"), "w+", encoding="utf-8",
+                           errors="replace")
         rank.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=rank.stderr,
-                                        text=True, env={**self.environment, "KVCL_RANK": str(slot)})
+                                        text=True, env=environment)
+        self.newest[slot] = rank
+        self.ranks.append(rank)
         threading.Thread(target=self._read, args=(rank,), daemon=True).start()
-        return rank
+
+    def join(self, slot):
+        """A process joins in the slot, by the address of any that is or was a rank, one that lives among them."""
+        addresses = [rank.last("ready")["address"] for rank in self.newest.values() if rank.last("ready")]
+        self.rnd.shuffle(addresses)
+        self._start(slot, {"KVCL_JOIN": ",".join(addresses)})
+
+    def pause(self, ms):
+        """Reads what the ranks say for so long. An attack has a moment; nothing is awaited by it."""
+        end = time.monotonic() + ms / 1e3
+        self.until("", lambda: time.monotonic() >= end, end)
 
     def _read(self, rank):
         for line in rank.process.stdout:
@@ -123,6 +154,9 @@ class Ranks:
         rank.take(said)
         if said["what"] in ("event", "failed", "wrong", "ended", "held"):
             self.tell(rank, said)
+        if said["what"] == "event" and said["type"] == "WAITING" and rank.fate is None:
+            for slot in said["ranks"]:  # each member that is told is to activate it: any of them may be killed
+                rank.command(f"activate {slot}")
 
     def drain(self, seconds=2.0):
         """Reads what the ranks say for so long, after a run has failed."""
@@ -133,23 +167,33 @@ class Ranks:
             except (queue.Empty, Stuck):
                 pass
 
-    def until(self, what, condition):
-        """Reads what the ranks say until the condition holds."""
+    def until(self, what, condition, wake_at=None):
+        """Reads what the ranks say until the condition holds. wake_at: when it does, whatever they say."""
         end = time.monotonic() + PATIENCE
         while not condition():
             try:
-                rank, line = self.lines.get(timeout=max(0.01, end - time.monotonic()))
+                rank, line = self.lines.get(timeout=max(0.001, (wake_at or end) - time.monotonic()))
             except queue.Empty:
+                if wake_at is not None:
+                    continue
                 raise Stuck(f"not within {PATIENCE:.0f} s: {what}") from None
             self._take(rank, line)
             if rank.closed and rank.fate is None and (rank.last("ended") or {}).get("why") != "quit":
                 self.excluded(rank)
 
+    def leave(self, rank, fate):
+        rank.fate, rank.gone_at = fate, time.monotonic()
+
     def excluded(self, rank):
-        """A rank that ended by itself was excluded, or something is wrong."""
+        """A rank that ended by itself was excluded, or could not join, or something is wrong."""
         rank.process.wait()
         if rank.process.returncode == 3:
-            rank.fate = "excluded"
+            self.leave(rank, "excluded")
+            return
+        if rank.process.returncode == 5 and self.refusals < TRIES:
+            self.refusals += 1
+            self.leave(rank, "refused")
+            self.join(rank.slot)
             return
         rank.stderr.seek(0)
         raise Stuck(f"rank {rank.slot} ended with {rank.process.returncode}: {rank.stderr.read()[-2000:]}")
@@ -171,7 +215,7 @@ class Ranks:
         os.kill(rank.process.pid, number)
 
     def kill(self, rank):
-        rank.fate = "killed"
+        self.leave(rank, "killed")
         self.signal(rank, signal.SIGKILL)
 
     def close(self):

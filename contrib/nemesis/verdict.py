@@ -6,17 +6,26 @@ ALLOWED = {
     "step": {"ERR_RANK_FAILED", "ERR_TIMED_OUT", "ERR_UNREACHABLE", "ERR_STALE", "ERR_REVOKED"},
     "agree": {"ERR_STALE"},
     "shrink": {"ERR_STALE"},
+    "join": {"ERR_BUSY", "ERR_UNREACHABLE", "ERR_TIMED_OUT", "ERR_RANK_FAILED", "ERR_NO_SPACE"},
+    "sync": {"ERR_STALE", "ERR_BUSY"},
+    "open": {"ERR_STALE", "ERR_TIMED_OUT", "ERR_NOT_FOUND"},
+    "activate": {"ERR_STALE", "ERR_TIMED_OUT", "ERR_NO_QUORUM"},
 }
+# Where processes join, one may agree while the others shrink: then all agree on that again.
+OF_JOINS = {"agree": {"ERR_INVALID_PARAM"}, "shrink": {"ERR_INVALID_PARAM"}}
 
 
 def _views(ranks):
-    """All that saw a view with a number saw the same; FAILED came before the VIEW without the rank."""
+    """All that saw a view with a number saw the same; FAILED came before the VIEW without the rank, and JOINED before
+    the one with a process."""
     faults, seen = [], {}
     for rank in ranks:
-        failed, members = set(), None
+        failed, joined, members = set(), set(), None
         for event in (line for line in rank.said if line["what"] == "event"):
             if event["type"] == "FAILED":
                 failed |= set(event["ranks"])
+            if event["type"] == "JOINED":
+                joined |= set(event["ranks"])
             if event["type"] != "VIEW":
                 continue
             now = set(event["ranks"])
@@ -27,17 +36,22 @@ def _views(ranks):
             if members is not None and not (members - now) <= failed:
                 faults.append(f"rank {rank.slot}: view {event['view']} lacks {sorted(members - now - failed)}, "
                               "which it was not told of before")
-            members = now
+            if members is not None and not (now - members) <= joined:
+                faults.append(f"rank {rank.slot}: view {event['view']} has {sorted(now - members - joined)}, "
+                              "of whose joining it was not told before")
+            members, failed, joined = now, failed - now, set()
     return faults
 
 
-def _calls(ranks):
+def _calls(ranks, joins):
     faults = []
+    allowed = {call: {"OK"} | errors | (OF_JOINS.get(call, set()) if joins else set()) for call, errors in
+               ALLOWED.items()}
     for rank in ranks:
         for line in rank.said:
             if line["what"] == "wrong":
                 faults.append(f"rank {rank.slot}: wrong bytes: {line}")
-            elif line["what"] == "failed" and line["status"] not in ALLOWED[line["call"]] | {"OK"}:
+            elif line["what"] == "failed" and line["status"] not in allowed[line["call"]]:
                 faults.append(f"rank {rank.slot}: a {line['call']} ended with {line['status']}")
             elif line["what"] == "tally" and line["late"] != 0:
                 faults.append(f"rank {rank.slot}: {line['late']} of its {line['call']}s ended late, "
@@ -51,10 +65,11 @@ def lies(ranks):
                             if line["what"] == "wrong"]
 
 
-def faults(ranks, survivors, missing, lost):
-    """Sentences, one for each thing that is wrong. missing: acknowledged blocks that no survivor finds; lost: how many
-    may be missing, None: any number."""
-    wrong = _views(ranks) + _calls(ranks)
+def faults(ranks, survivors, missing, plan):
+    """Sentences, one for each thing that is wrong. missing: acknowledged blocks that no survivor finds; the plan's
+    lost: how many may be missing, None: any number."""
+    lost = plan["lost"]
+    wrong = _views(ranks) + _calls(ranks, plan["joins"])
     last = {(rank.view()["view"], rank.view()["id"]) for rank in survivors if rank.view()}
     if len(last) > 1:
         wrong.append(f"the last views of those that are left differ: {sorted(last)}")

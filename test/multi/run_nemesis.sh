@@ -1,8 +1,8 @@
 #!/bin/sh
-# Ranks under attack (contrib/nemesis): killed, stopped, cut off from each other, by plans and at random. TEST_SEED=N
-# repeats the random ones. First, plans that are none are refused.
+# Ranks under attack (contrib/nemesis): killed, stopped, cut off from each other, and joined by processes meanwhile, by
+# plans and at random. TEST_SEED=N repeats the random ones. First, plans that are none are refused.
 #   gate   the plans of one host
-#   night  also those of several hosts, and 20 random plans each over shared memory and TCP
+#   night  also those of several hosts, and random ones over shared memory and TCP: 20 each, and 10 each with joins
 # TEST_TIMEOUT: 1800
 set -eu
 : "${top_srcdir:?}" "${top_builddir:?}"
@@ -51,6 +51,10 @@ refused 'slot 5 is not there' '{"ranks": 4, "phases": [[0, 1, 2, 3, 5]]}'
 refused 'nobody is left' '{"ranks": 2, "phases": [{"kill": [0, 1]}]}'
 refused 'two hosts or more' '{"ranks": 4, "phases": [{"cut": [[0], [1]]}]}'
 refused 'each slot once' '{"ranks": 4, "hosts": [[0, 1], [1, 2]], "path": "tcp", "phases": [{"mend": true}]}'
+refused 'slots is 3' '{"ranks": 4, "slots": 3, "phases": [{"kill": [1]}]}'
+refused 'slot 1 has a process' '{"ranks": 4, "slots": 6, "phases": [{"join": [4]}, {"join": [1]}]}'
+refused 'slot 5 has no process' '{"ranks": 4, "slots": 6, "phases": [{"join": [4]}, {"kill": [5]}]}'
+refused 'ms is -1, not milliseconds' '{"ranks": 4, "phases": [{"kill": [1], "ms": -1}]}'
 refused "how is 'eat'" '{"ranks": 2, "hosts": [[0], [1]], "path": "tcp", "phases": [{"cut": [[0], [1]], "how": "eat"}]}'
 
 # Random plans always leave a quorum of the last view that they waited for: otherwise the ranks could not go on.
@@ -69,6 +73,24 @@ for seed in range(2000):
             alive = alive if phase.get("until") == "suspected" else left
             view = alive if phase.get("settle") or phase.get("until") == "excluded" else view
 assert {"kill", "stop", "settle", "when"} <= kinds, kinds
+
+# Those with joins: of the view with those that join since it was settled, and of the one without them.
+kinds = set()
+for seed in range(1000):
+    for ranks in (3, 4, 5):
+        made = plan.random_join_plan(seed, ranks, "shm", 4)
+        assert made["lost"] == 0, seed
+        view, coming = list(range(ranks)), []
+        for phase in made["phases"]:
+            kinds |= set(phase)
+            coming += phase.get("join", [])
+            gone = phase.get("kill", []) + (phase.get("stop", []) if phase.get("until") == "excluded" else [])
+            for members in (view, sorted(view + coming)):
+                assert plan.has_quorum(members, [slot for slot in members if slot not in gone]), (seed, ranks, phase)
+            if phase.get("settle"):
+                view, coming = sorted(view + coming), []
+            view, coming = ([slot for slot in some if slot not in gone] for some in (view, coming))
+assert {"kill", "stop", "settle", "join", "ms", "for_ms"} <= kinds, kinds
 PLANS
   passed=$((passed + 1))
 else
@@ -76,9 +98,12 @@ else
   echo "FAIL: a random plan leaves no quorum"
 fi
 
-attack --seed "$seed" "$plans/tail.json" "$plans/first.json" "$plans/half.json" "$plans/zombie.json"
+attack --seed "$seed" "$plans/tail.json" "$plans/first.json" "$plans/half.json" "$plans/zombie.json" "$plans/join.json"
 if [ "${TEST_RING:-gate}" != gate ]; then
   attack --seed "$seed" "$plans/one_way.json" "$plans/three_hosts.json" "$plans/reject.json"
+  attack --seed "$seed" "$plans/join_waits.json" "$plans/join_cut.json"
+  attack --seed $((seed + 40)) --joins --random 10
+  attack --seed $((seed + 50)) --joins --random 10 --path tcp
   attack --seed "$seed" --random 20
   attack --seed $((seed + 20)) --random 20 --path tcp --ranks 5
 fi
