@@ -68,8 +68,8 @@ def main():
     check("the engine's own blocks first", cached == [256], cached)
 
     window = bytes([order[1], 0, 0, 0])
-    check("blocks of the window are poisoned", poison(store, [key for name in set(names) if name[-4:] == window
-                                                              for key in scheduler._keys([name])], PART) > 0)
+    read = [key for name in set(names) if name[-4:] == window for key in scheduler._keys([name])]
+    check("blocks of the window are poisoned", poison(store.file, read, PART) > 0)
     out, cached, _ = again()
     check("they are what is read", out[0] != base_out[0] and cached == HITS, (out, cached))
 
