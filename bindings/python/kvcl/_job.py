@@ -24,7 +24,9 @@ from ._store import Store
 
 log = logging.getLogger("kvcl")
 
-AGAIN = 0.75  # seconds between attempts to open the store, and between looks whether it is lost: a client's cost 10 ms
+# Seconds between the beginnings of attempts to open the store, and between looks whether it is lost. An attempt to
+# reach a dead server lasts up to 1.3 s over TCP, and the next one begins at once then.
+AGAIN = 0.75
 LOT_BYTES = 64 << 20  # of one put: a put is all or nothing, and a batch need not be
 T = TypeVar("T")
 Query = Union[Request[List[bool]], Later]
@@ -70,6 +72,7 @@ class Job:
         self._memory: List[Memory] = []
         self._block = found.block
         self._opened: Optional[Opened] = None
+        self._kept: Optional[Tuple[ClientStore, Opened]] = None  # of a client of kvcl_serve, between its connections
         self._state = threading.Condition()
         self._thread: Optional[threading.Thread] = None
         self._tried = 0
@@ -112,13 +115,14 @@ class Job:
     def _keep(self) -> None:
         before = False  # whether it was open
         while True:
+            begun = time.monotonic()
             opened = self._try()
             with self._state:
                 self._opened = opened
                 self._tried += 1
                 self._state.notify_all()
                 if opened is None:
-                    self._state.wait_for(lambda: self._closing, AGAIN)
+                    self._state.wait_for(lambda: self._closing, max(0.0, begun + AGAIN - time.monotonic()))
                 else:
                     if self._tried > 1 or before:
                         log.warning("%s: the store is open", self.who)
@@ -126,8 +130,11 @@ class Job:
                     self._tried, before = 0, True
             if opened is not None:
                 self._stay(opened)
-                self._shut(opened.context)
+                if self._kept is None:
+                    self._shut(opened.context)
             if self._closing:
+                if self._kept is not None:
+                    self._shut(self._kept[1].context)
                 return
 
     def _stay(self, opened: Opened) -> None:
@@ -157,27 +164,42 @@ class Job:
             self._differs.add(differs)
             log.warning("%s: %s: %s", self.who, SAYS, differs)
 
+    def _client(self) -> Opened:
+        """Of a client of kvcl_serve: one context for all connections."""
+        o = self.options
+        if self._kept is None:
+            context = Context(boot="self", secret_file=o.secret_file)
+            try:
+                store = ClientStore(context, o.store, self._block, o.timeout)
+                caches = {m.name: context.cache(m.name, m.layout, m.buffers) for m in self._memory}
+            except BaseException:
+                self._shut(context)
+                raise
+            self._kept = store, Opened(context, store, caches, o.timeout, store.introduce)
+        store, opened = self._kept
+        store.connect()
+        return opened._replace()  # another object: calls know by it which connection they used
+
     def _try(self) -> Optional[Opened]:
         o = self.options
         context = None
         try:
+            if o.store:
+                return self._client()
             context = Context(boot="self" if is_alone(o) else None, rendezvous=o.rendezvous, rank=o.rank, size=o.size,
                               secret_file=o.secret_file)
-            store: Any = None
             introduce: Callable[[str, float], List[str]] = lambda text, timeout: []
-            if o.store:
-                store = ClientStore(context, o.store, self._block, o.timeout)
-                introduce = store.introduce
-            else:
-                if context.world.size > 1:
-                    introduce = Board(context).introduce
-                store = Store(context.world, dram_bytes=o.pool, block_bytes=self._block if o.pool else 0,
-                              replicas=o.replicas, nvme=o.nvme)
+            if context.world.size > 1:
+                introduce = Board(context).introduce
+            store = Store(context.world, dram_bytes=o.pool, block_bytes=self._block if o.pool else 0,
+                          replicas=o.replicas, nvme=o.nvme)
             caches = {m.name: context.cache(m.name, m.layout, m.buffers) for m in self._memory}
             return Opened(context, store, caches, o.timeout, introduce)
         except Exception as error:  # also a TypeError of an argument: it must not end the thread in silence
             status = getattr(error, "status", Status.ERR_INTERNAL)
             self.say(status, f"no store, so nothing is found and nothing is kept: {error}; it is tried again")
+            if status == Status.ERR_AUTH and self._kept is not None:  # read the secret's file again
+                context, self._kept = self._kept[1].context, None
             if context is not None:
                 self._shut(context)
             return None

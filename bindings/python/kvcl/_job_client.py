@@ -48,16 +48,24 @@ def _pieces(value: Any) -> List[memoryview]:
 class ClientStore:
     """A StoreClient with the calls of Store, which raise KvclError as those do. Any thread; one call at a time.
 
-    timeout: seconds of each call; the timeout argument of the calls is not used.
+    timeout: seconds of each call; the timeout argument of the calls is not used. connect() comes first, and again when
+    it is closed. All connections are of one context: what a server that was silent sends to an earlier one, it could
+    take for its own if it were of a context that has taken the earlier one's place in shared memory.
     """
 
     def __init__(self, context: Context, file: str, block_bytes: int, timeout: float) -> None:
         self._client = StoreClient(context, block_bytes=block_bytes, timeout=timeout)
-        self._client.connect(file, timeout)
-        self._context, self._file, self._block_bytes = context, file, block_bytes
+        self._context, self._file, self._block_bytes, self._timeout = context, file, block_bytes, timeout
         self._lock = threading.Lock()
         self._stage: Optional[Cache] = None
         self._views: Sequence[memoryview] = ()
+
+    def connect(self) -> None:
+        """Connect to the server that the file names now. Blocks; calls that still fail by the last one end before."""
+        client = StoreClient(self._context, block_bytes=self._block_bytes, timeout=self._timeout)
+        client.connect(self._file, self._timeout)
+        with self._lock:
+            self._client = client
 
     @property
     def closed(self) -> bool:
