@@ -5,6 +5,9 @@
                                KVCLConnector, by vLLM's ExampleConnector on /dev/shm
     measure_vllm.py handover   the first token of 2,049-token prompts that another engine computed, beyond the time of
                                computing it: KVCLConnector and NixlConnector
+    measure_vllm.py ahead [TOKENS]   what remains when the prefill engine has ended, until the decode engine has the
+                               first token: by its answer's parameters, the same with by_layer, and sent to both engines
+                               at once; and the whole time, from the request to that token
 
 Both sides run in turns; each line has the medians and their ratio.
 """
@@ -97,8 +100,14 @@ class Child:
         self.ask(None)
 
     def ask(self, what):
+        self.send(what)
+        return self.answer()
+
+    def send(self, what):
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
+
+    def answer(self):
         while True:
             line = self.process.stdout.readline()
             assert line, "the engine has ended"
@@ -115,18 +124,38 @@ def config(kind, role, where):
     if kind == "none":
         return {}
     given = {"kvcl": {"kv_connector": "KVCLConnector", "kv_connector_module_path": "kvcl.vllm",
-                      "kv_connector_extra_config": {"store": where, "match_timeout": 10.0}},
+                      "kv_connector_extra_config": {"store": where, "match_timeout": 10.0,
+                                                    "by_layer": os.environ.get("MEASURE_BY_LAYER", "no")}},
              "example": {"kv_connector": "ExampleConnector",
                          "kv_connector_extra_config": {"shared_storage_path": where}},
              "nixl": {"kv_connector": "NixlConnector", "kv_buffer_device": "cpu"}}[kind]
     return {"kv_transfer_config": KVTransferConfig(kv_role=role, **given)}
 
 
+def served(llm):
+    """The engine's loop as that of vLLM's own process: after a step with nothing to compute it sleeps 1 ms."""
+    core = llm.llm_engine.engine_core.engine_core
+    step = core.step_fn
+
+    def stepped():
+        outputs, executed = step()
+        if not executed and core.scheduler.has_unfinished_requests():
+            time.sleep(0.001)
+        return outputs, executed
+
+    core.step_fn = stepped
+
+
 def child(kind, role, where):
     from vllm import LLM
-    llm = LLM("model", max_model_len=2560, enforce_eager=True, **config(kind, role, where))
+    longest = int(os.environ.get("MEASURE_LONGEST", "2560"))
+    llm = LLM("model", max_model_len=longest, enforce_eager=True, **config(kind, role, where))
+    totals = {}
     if kind == "kvcl":
         scheduler, worker = engine.sides(llm)
+        totals = engine.count(worker)
+        if "MEASURE_LONGEST" in os.environ:
+            served(llm)
         engine.until(lambda: engine.generate(llm, [[5, 6, 7]], 1) and (
             scheduler._plan.peers or worker._transfers.peers if where == "none"
             else scheduler._link.ready() and worker._link.ready()))
@@ -136,7 +165,9 @@ def child(kind, role, where):
         if given is not None:
             begun = time.perf_counter()
             _, cached, params = engine.generate(llm, [given["prompt"]], 1, params=[given.get("params")])
-            answer = {"seconds": time.perf_counter() - begun, "cached": cached[0], "params": params[0]}
+            answer = {"seconds": time.perf_counter() - begun, "cached": cached[0], "params": params[0],
+                      "ended": time.perf_counter()}
+            answer.update((name, value + worker._transfers.counts[name]) for name, value in totals.items())
             if given.get("forget"):
                 engine.forget(llm)
         print("ANSWER " + json.dumps(answer), flush=True)
@@ -207,10 +238,46 @@ def handover():
     os._exit(0)
 
 
+def ahead(tokens="2049"):
+    """The engines' clocks are the machine's own."""
+    tokens = int(tokens)
+    env = {"MEASURE_LONGEST": str(max(2560, tokens + 64))}
+    first = {how: Child("kvcl", "kv_producer", "none", env={**env, "MEASURE_BY_LAYER": how}) for how in ("no", "yes")}
+    second = Child("kvcl", "kv_consumer", "none", env=env)
+    peers = first["yes"].ask({"prompt": prompt(300, 998), "params": {"do_remote_decode": True}})["params"]
+    assert peers["kvcl_ahead"], peers
+    loaded = second.ask({"prompt": prompt(300, 998), "params": peers, "forget": True})["loaded_blocks"]
+    ways = {"by the answer": first["no"], "with by_layer": first["yes"], "at once": first["yes"]}
+    rest, whole = ({how: [] for how in ways} for _ in range(2))
+    for i in range(HANDOVERS + 2):
+        for salt, how in enumerate(sorted(ways, reverse=i % 2 == 1)):
+            ask, begun = {"prompt": prompt(tokens, 3 * i + salt)}, time.perf_counter()
+            if how == "at once":
+                ways[how].send({**ask, "params": {"do_remote_decode": True, "kvcl_id": f"request {i}"}})
+                second.send({**ask, "params": {"do_remote_prefill": True, "kvcl_id": f"request {i}", "kvcl_ahead": True,
+                                               "kvcl_peers": peers["kvcl_peers"]}, "forget": True})
+                done, token = ways[how].answer(), second.answer()
+            else:
+                done = ways[how].ask({**ask, "params": {"do_remote_decode": True}})
+                token = second.ask({**ask, "params": done["params"], "forget": True})
+            assert token["loaded_blocks"] - loaded >= tokens // 128 and not token["failed_blocks"], token
+            loaded = token["loaded_blocks"]
+            if i >= 2:
+                rest[how].append((token["ended"] - done["ended"]) * 1e3)
+                whole[how].append((token["ended"] - begun) * 1e3)
+    for what, times in (("after the prefill engine's end", rest), ("from the request on", whole)):
+        for name, of in (("median", statistics.median), ("fastest tenth", tenth)):
+            print(f"first token of {tokens:,} tokens, {what}, {name}: "
+                  + ", ".join(f"{how} {of(each):.2f} ms" for how, each in times.items()), flush=True)
+    for one in [*first.values(), second]:
+        one.end()
+    os._exit(0)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "child":
         child(*sys.argv[2:])
     elif sys.argv[1] == "tier":
         tier(*(sys.argv[2:] or ["pool"]))
     else:
-        {"ttft": ttft, "handover": handover}[sys.argv[1]]()
+        {"ttft": ttft, "handover": handover, "ahead": ahead}[sys.argv[1]](*sys.argv[2:])
