@@ -149,6 +149,7 @@ typedef struct job {
     uint64_t           incarnations[SLOTS];
     kvcl_rankset_t     members;
     uint64_t           seq, ok;    /* the next operation; those that have ended well, as bits */
+    bool               failed;     /* that one has failed here */
     uint64_t           wakes, again, well_at; /* sim.now; well_at: an operation ended */
     uint64_t           lineage;    /* of the numbers of rounds */
     job_op_t           op;

@@ -1,6 +1,6 @@
 /*
  * Messages of the operations of sim_job.h, as they come in. One about an operation that has not begun here is held
- * (coll_early.c); an ABORT of one is answered at once, and an announcement in one that is over by an ABORT.
+ * (coll_early.c); an ABORT of one is answered at once, and an announcement in one that has failed by an ABORT.
  */
 #include "config.h"
 
@@ -111,15 +111,16 @@ bool job_op_take(proc_t *p, const job_mail_t *mail, bool first)
         take_running(p, mail, from);
         return true;
     }
-    if ((mail->round < job->round) ||
-        ((mail->round == job->round) && ((job->phase != JOB_WORKS) || (mail->seq < job->seq)))) {
-        if ((mail->kind == JOB_ANNOUNCE) && ((mail->round < job->round) || (job->phase != JOB_WORKS))) {
-            answer_abort(p, mail, KVCL_ERR_REVOKED);
-        }
+    if ((mail->kind == JOB_ABORT) && !mail->answer && first &&
+        ((mail->round != job->round) || (mail->seq >= job->seq))) { /* no bytes are being read */
+        answer_abort(p, mail, mail->status);
+    }
+    if ((mail->round == job->round) && job->failed && (mail->seq == job->seq) && (mail->kind == JOB_ANNOUNCE)) {
+        answer_abort(p, mail, KVCL_ERR_REVOKED);
         return true;
     }
-    if ((mail->kind == JOB_ABORT) && !mail->answer && first) {
-        answer_abort(p, mail, mail->status);
+    if ((mail->round < job->round) || ((mail->round == job->round) && (mail->seq < job->seq))) {
+        return true;
     }
     return (mail->kind != JOB_ANNOUNCE) && (mail->kind != JOB_ABORT);
 }

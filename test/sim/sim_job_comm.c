@@ -175,7 +175,8 @@ static void make_comm(proc_t *p)
         job->rank                    = (slot == p->slot) ? job->size : job->rank;
         job->size                   += 1;
     }
-    job->seq = job->ok = 0;
+    job->seq    = job->ok = 0;
+    job->failed = false;
 }
 
 static void enter_comm(proc_t *p)
@@ -227,6 +228,7 @@ void job_ended(proc_t *p, kvcl_status_t status)
         job->well_at = sim.now;
         job_wake(p, sim_below(((sim.now < job_calm_at) ? 4 : 160) * MS));
     } else if (job->phase == JOB_WORKS) {
+        job->failed = true;
         quit_comm(p, true);
     }
 }
