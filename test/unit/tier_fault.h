@@ -42,9 +42,11 @@ static struct {
     _Atomic unsigned     every[4];
     _Atomic unsigned     n[4], done;
     pthread_mutex_t      lock;
+    pthread_cond_t       ended;    /* an op of moving */
+    unsigned             moving;   /* lock: ops that the disk has and whose ends have not been told */
     bool                 still;    /* lock: writes and syncs wait, */
     fault_op_t           *waiting; /* here */
-} fault = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} fault = {.lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
 
 /* Take the op if the disk is stopped. */
 static bool fault_wait(fault_op_t *op)
@@ -56,12 +58,15 @@ static bool fault_wait(fault_op_t *op)
     if (waits) {
         op->next      = fault.waiting;
         fault.waiting = op;
+    } else {
+        ++fault.moving;
     }
     pthread_mutex_unlock(&fault.lock);
     return waits;
 }
 
-/* Stop the disk, or let it continue with the ops that wait. */
+/* Stop the disk, and wait for the ops that it has begun: nothing makes room in the tier from then on. Or let it go on
+ * with the ops that wait. */
 static inline void fault_still(bool still)
 {
     fault_op_t *op, *next;
@@ -70,6 +75,12 @@ static inline void fault_still(bool still)
     fault.still = still;
     op          = still ? NULL : fault.waiting;
     fault.waiting = still ? fault.waiting : NULL;
+    for (next = op; next != NULL; next = next->next) {
+        ++fault.moving;
+    }
+    while (still && (fault.moving != 0)) {
+        pthread_cond_wait(&fault.ended, &fault.lock);
+    }
     pthread_mutex_unlock(&fault.lock);
     for (; op != NULL; op = next) {
         next = op->next;
@@ -91,6 +102,10 @@ static void fault_done(kvcl_tio_op_t *op, int64_t result)
     }
     free(mine);
     requested->done(requested, result);
+    pthread_mutex_lock(&fault.lock);
+    --fault.moving;
+    pthread_cond_signal(&fault.ended);
+    pthread_mutex_unlock(&fault.lock);
 }
 
 static void fault_submit(kvcl_tio_t *base, kvcl_tio_op_t *op)
