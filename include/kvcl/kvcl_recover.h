@@ -137,9 +137,9 @@ KVCL_API kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, in
 
 /**
  * Which ranks of comm have a process that waits until a member activates it (KVCL_JOIN_WAITS), and has met all members:
- * those that KVCL_EVENT_WAITING has named, without members and ended ones. This rank's own knowledge, for a program
- * that takes no events. Local, no message; any thread; does not block.
- * @param [out] waiting  n bytes, 1 for a rank whose process waits, 0 for others; n is kvcl_comm_size(comm).
+ * those that KVCL_EVENT_WAITING has named, except for those that have become members or ended since. This rank's own
+ * knowledge, for a program that takes no events. Local, no message. Any thread, also in a callback; does not block.
+ * @param [out] waiting  the caller's n bytes: 1 for a rank whose process waits, else 0; n is kvcl_comm_size(comm).
  * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set), KVCL_ERR_INVALID_PARAM (another n, NULL, or a
  *         communicator of another job).
  */
