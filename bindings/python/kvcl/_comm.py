@@ -143,8 +143,9 @@ class Comm(_kvcl.Comm):
         return self._activate(list(ranks), timeout)
 
     def waiting(self) -> List[bool]:
-        """Of which ranks a process waits until a member activates it: those whom events WAITING named, but for members
-        and those that have ended. Local."""
+        """For each rank, whether its process waits until a member activates it (KVCL_JOIN_WAITS): those that events
+        WAITING have named, except for those that have become members or ended since. Local, sends nothing. Raises
+        Unsupported without KVCL_VIEWS."""
         return [byte != 0 for byte in self._waiting()]
 
     def sync(self, timeout: Optional[float] = None) -> Tuple[int, List[int]]:

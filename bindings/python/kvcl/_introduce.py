@@ -24,7 +24,8 @@ Fields = Dict[str, Any]
 
 
 def text(form: str, fields: Fields, group: Any) -> str:
-    """All fields, of which keys are made. form: of what is stored. group: only engines of equal ones are compared."""
+    """All fields, of which keys are made. form: the kind of engine, and the version of its fields. group: only engines
+    of equal groups are compared."""
     return json.dumps({"form": form, "tenant": group, **fields}, sort_keys=True)
 
 
@@ -41,8 +42,8 @@ def introduction(form: str, fields: Fields, group: Any) -> str:
 
 
 def explain(own: str, others: Iterable[str]) -> Optional[str]:
-    """If no other engine of this group has the same fields: what differs from the nearest one. None: nothing to say,
-    because there is none, or one has the same."""
+    """If no other engine of this group has the same fields: in which it differs from the nearest one. None: there is no
+    other one, or one has the same fields."""
     mine = json.loads(own)
     nearest: Optional[List[str]] = None
     for other in others:
@@ -62,13 +63,13 @@ def explain(own: str, others: Iterable[str]) -> Optional[str]:
 
 
 def salt_mark(salt: str) -> str:
-    """What tells salts apart here, too short to guess a salt by."""
+    """A mark that tells salts apart, and is too short to find a salt by."""
     return hashlib.sha256(salt.encode()).hexdigest()[:4] if salt else ""
 
 
 class Board:
-    """What this rank says of itself, where the other ranks of its job read it. Made before the store is opened, so that
-    all ranks have one when it is open."""
+    """The texts of this rank, where the other ranks of its job read them. Made before the store is opened, so that all
+    ranks have one when it is open."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -76,8 +77,8 @@ class Board:
         self._said = 0
 
     def introduce(self, text: str, timeout: float) -> List[str]:
-        """Say it, and return what other ranks have said: no rank reads before it has said its own, so of two at least
-        one knows of the other. Blocks. One thread at a time."""
+        """Add a text, and return those of the other ranks (PEERS at most). Each rank writes before it reads, so at
+        least one of two knows of the other. timeout: seconds of each read. Blocks. One thread at a time."""
         if self._said < TEXTS:
             self._own.write(self._said, text.encode().ljust(TEXT_MAX, b"\0"))
             self._said += 1

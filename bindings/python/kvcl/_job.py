@@ -39,7 +39,7 @@ class Opened(NamedTuple):
     store: Union[Store, ClientStore]
     caches: Dict[str, Cache]
     timeout: float
-    introduce: Callable[[str, float], List[str]]  # say this of the engine; what other engines say
+    introduce: Callable[[str, float], List[str]]  # (text, timeout): leaves this engine's text, returns those of others
 
 
 class Memory(NamedTuple):
@@ -100,8 +100,9 @@ class Job:
             return self._opened is not None
 
     def introduce(self, fields: Fields, group: Any = "") -> None:
-        """Tell the other engines of the store what decides the bytes of this one's blocks, and log in which field it
-        differs from them. group: of engines that could share blocks. Waits for nothing."""
+        """Tell the other engines of the store what decides the bytes of this one's blocks, and log in which fields it
+        differs from all of them. group: only engines of equal groups could share blocks. Does not wait: the job's
+        thread does it once the store is open, and again after each loss."""
         said = introduction(f"{self.who}/1", fields, [salt_mark(self.options.salt), group])
         with self._state:
             if said not in self._texts and len(self._texts) < TEXTS:
@@ -138,7 +139,7 @@ class Job:
                 return
 
     def _stay(self, opened: Opened) -> None:
-        """Until the membership is given up."""
+        """Introduce the engine, and look whether the store is lost, until the membership is given up."""
         self._introduced = 0
         while True:
             with self._state:
@@ -165,7 +166,7 @@ class Job:
             log.warning("%s: %s: %s", self.who, SAYS, differs)
 
     def _client(self) -> Opened:
-        """Of a client of kvcl_serve: one context for all connections."""
+        """A new connection to kvcl_serve. All of them use one context (ClientStore says why)."""
         o = self.options
         if self._kept is None:
             context = Context(boot="self", secret_file=o.secret_file)

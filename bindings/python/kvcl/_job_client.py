@@ -49,8 +49,8 @@ class ClientStore:
     """A StoreClient with the calls of Store, which raise KvclError as those do. Any thread; one call at a time.
 
     timeout: seconds of each call; the timeout argument of the calls is not used. connect() comes first, and again when
-    it is closed. All connections are of one context: what a server that was silent sends to an earlier one, it could
-    take for its own if it were of a context that has taken the earlier one's place in shared memory.
+    it is closed. All connections use one context: a server that was silent may still answer an earlier connection, and
+    a new context in the earlier one's place in shared memory would take that answer for its own.
     """
 
     def __init__(self, context: Context, file: str, block_bytes: int, timeout: float) -> None:
@@ -61,7 +61,7 @@ class ClientStore:
         self._views: Sequence[memoryview] = ()
 
     def connect(self) -> None:
-        """Connect to the server that the file names now. Blocks; calls that still fail by the last one end before."""
+        """Connect to the server that the file names now. Blocks, also until calls by the last connection have ended."""
         client = StoreClient(self._context, block_bytes=self._block_bytes, timeout=self._timeout)
         client.connect(self._file, self._timeout)
         with self._lock:
@@ -73,7 +73,7 @@ class ClientStore:
         return self._client.lost
 
     def introduce(self, text: str, timeout: float) -> List[str]:
-        """Leave a text for other engines, by a connection that ends at once; the texts of those before."""
+        """Leave a text for later engines, by a connection that ends at once. Returns those of earlier ones. Blocks."""
         client = StoreClient(self._context, text=text, timeout=timeout)
         client.connect(self._file, timeout)
         client.close()

@@ -20,7 +20,7 @@ CLOSE = 5.0  # seconds that close() waits for the thread
 
 
 class _Row:
-    """A prompt. What was announced changes in the order of its events."""
+    """A prompt. Its header changes in the order of its events."""
 
     def __init__(self, chunk: Chunk, cells: int) -> None:
         self.number, self.turn = chunk.row, chunk.turn
@@ -99,7 +99,7 @@ class Board:
                 self._headers.write(row.number, bytes(CELL))
 
     def close(self) -> None:
-        """Also of a board that others have dropped all prompts from."""
+        """Drop all prompts, and end the thread."""
         for request in list(self._rows):
             self.drop(request)
         if self._thread is not None:
@@ -126,7 +126,7 @@ class Board:
             try:
                 request.wait()
             except kvcl.KvclError:
-                continue  # the stream's later events say as much
+                continue  # a later event of the stream announces these layers as well
             self._apply(events)
 
     def _apply(self, events: List[_Event]) -> None:

@@ -107,7 +107,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         self._engine = _identity.engine(vllm_config, kv_cache_config, self._options, tp_rank)
         self._loads, self._saves = transfer.is_kv_consumer, transfer.is_kv_producer
         self._hybrid = bool(self._engine.windows)
-        batches = bool(getattr(vllm_config.parallel_config, "use_ubatching", False))  # a layer is called for each
+        batches = bool(getattr(vllm_config.parallel_config, "use_ubatching", False))  # each batch calls each layer
         self._by_layer = self._options["by_layer"] == "yes" and not self._hybrid and not batches
         self._may_wait = self._waits_are_safe(vllm_config, role)
         if self._options["by_layer"] == "yes" and not self._by_layer and role == KVConnectorRole.SCHEDULER:

@@ -20,8 +20,9 @@ Post = Callable[[], Any]
 
 
 class Side:
-    """One rank that is read. scratch: WINDOW cells of this one's from `at` on. get(theirs, ours, layers): posts a read
-    of the rank's blocks into these. limit: the rank has no block from this one on."""
+    """One rank that is read. scratch: has WINDOW cells for what is read of the board, from `at` on. name: that the
+    prompt's header must have. blocks: where the prompt's blocks from block `first` on go. get(theirs, ours, layers):
+    posts a read of the rank's blocks into these. limit: the rank has no block of this number or above."""
 
     def __init__(self, comm: kvcl.Comm, scratch: kvcl.Cache, at: int, ahead: Ahead, name: bytes, layers: int,
                  blocks: List[int], first: int, get: Callable[..., Any], limit: int, timeout: float) -> None:

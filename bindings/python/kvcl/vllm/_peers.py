@@ -28,7 +28,8 @@ FOREVER = float("inf")
 
 
 class _Open:
-    """A lease: until when, and who has read. names: by which readers tell that; also that of the board."""
+    """A lease: until when, and who has read. names: readers tell by one of these that they have read; the board's is
+    one of them."""
 
     def __init__(self) -> None:
         self.lease: Optional[Lease] = None

@@ -12,7 +12,7 @@ from ._transfers import COUNTS
 _HELP = {
     "loaded_blocks": "blocks loaded from the store or from a prefill engine",
     "loaded_bytes": "bytes loaded from the store or from a prefill engine",
-    "ahead_bytes": "of these, bytes that were read while the prefill engine computed the prompt",
+    "ahead_bytes": "bytes of loaded_bytes that were read while the prefill engine computed the prompt",
     "load_seconds": "seconds from the beginning of loads to their end, summed up",
     "failed_blocks": "blocks whose load failed",
     "saved_blocks": "blocks saved, or in the store already",
