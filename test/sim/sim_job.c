@@ -37,99 +37,7 @@ typedef struct which {
 static which_t  now;
 static bool     has_happened;
 static unsigned n_messages;
-static uint64_t end_at, heal_at, store_at;
-
-/* ---- what must hold in the end ---- */
-
-static const proc_t *latest_member(void)
-{
-    const proc_t *latest = NULL;
-    unsigned     i;
-
-    for (i = 0; i < sim.n_procs; ++i) {
-        if (sim_is_member(&sim.procs[i]) &&
-            ((latest == NULL) || (sim.procs[i].views.view.number > latest->views.view.number))) {
-            latest = &sim.procs[i];
-        }
-    }
-    return latest;
-}
-
-static void check_goes_on(void)
-{
-    const proc_t *latest = latest_member();
-    unsigned     i;
-
-    for (i = 0; (i < sim.n_procs) && (latest != NULL); ++i) {
-        const proc_t *p = &sim.procs[i];
-
-        if (!sim_is_member(p) || !kvcl_view_has(&latest->views.view, p->slot, p->incarnation) ||
-            !kvcl_views_has_quorum(&p->views)) {
-            continue;
-        }
-        if ((jobs[i].phase == JOB_WORKS) && !kvcl_rankset_equal(&jobs[i].members, &p->views.view.members)) {
-            sim_broken("GoesOn", p, "its communicator has not the members of its view");
-        }
-        if (sim.now - jobs[i].well_at > 1500 * MS) {
-            sim_broken("GoesOn", p, "no operation ends well any more");
-        }
-    }
-}
-
-static void check_end(void)
-{
-    sim_check_together();
-    store_check_end();
-    check_goes_on();
-}
-
-/* ---- a run ---- */
-
-static void begin(uint64_t seed, unsigned n, unsigned drift)
-{
-    static const kvcl_views_times_t times = KVCL_VIEWS_TIMES;
-
-    store_begin();
-    job_begin();
-    sim_begin(seed, n, drift, &times);
-    store_keys();
-    sim.rests        = true;
-    sim.more         = (sim_more_t){.event = job_on_event, .after = job_after};
-    job_on_send      = NULL;
-    store_at         = 0;
-    job_experts      = n + 1;
-    store_tick_ms    = (n <= FEW_SLOTS) ? 5 : 50;
-    store_give_up_ms = 1000;
-}
-
-/* The next event of the world, and what is due in the other parts. */
-static void step(uint64_t until)
-{
-    uint64_t at = job_net_at();
-
-    at = (store_at < at) ? store_at : at;
-    sim_step((at < until) ? at : until);
-    while ((job_net_at() <= sim.now) && !sim.failed) {
-        job_net_deliver();
-    }
-    if (store_at <= sim.now) {
-        store_run();
-        at       = store_next();
-        store_at = (at > sim.now + MS) ? at : sim.now + MS;
-        store_at = (store_at > sim.now + (5 * MS)) ? sim.now + (5 * MS) : store_at;
-    }
-}
-
-static void prove(const proc_t *p, unsigned percent, unsigned within_ms)
-{
-    unsigned i;
-
-    for (i = 0; i < sim.n_procs; ++i) {
-        if (sim_lives(&sim.procs[i]) && (sim_below(100) < percent)) {
-            sim_prove(i, index_of(p), 1 + sim_below(within_ms));
-        }
-    }
-}
+static uint64_t end_at, heal_at;
 
 /* ---- faults at random ---- */
 
@@ -155,7 +63,7 @@ static void fault(void)
     case 1:
         if (sim_lives(p)) {
             p->dead = true;
-            prove(p, (sim_below(3) == 0) ? 0 : 30 + sim_below(71), 60);
+            job_prove(p, (sim_below(3) == 0) ? 0 : 30 + sim_below(71), 60);
         }
         break;
     case 2:
@@ -181,7 +89,7 @@ static void run_random(uint64_t seed)
 {
     uint64_t state = seed, draw = kvcl_splitmix64(&state), fault_at;
 
-    begin(seed, (seed % 64 == 63) ? 7 + (unsigned)(draw % 58) : 2 + (unsigned)(draw % 5), 50);
+    job_run_begin(seed, (seed % 64 == 63) ? 7 + (unsigned)(draw % 58) : 2 + (unsigned)(draw % 5), 50);
     sim.loss          = (sim_below(2) == 0) ? 0 : sim_below(150);
     sim.delay         = (sim_below(3) == 0) ? 100 : 10;
     job_one_fault     = false;
@@ -189,7 +97,7 @@ static void run_random(uint64_t seed)
     store_client_ends = (HEAL_MS - 300) * MS;
     fault_at          = (20 + sim_below(600)) * MS;
     while ((sim.now < LAST_MS * MS) && !sim.failed) {
-        step(((fault_at < HEAL_MS * MS) && !sim.healed) ? fault_at : sim.healed ? LAST_MS * MS : HEAL_MS * MS);
+        job_run_step(((fault_at < HEAL_MS * MS) && !sim.healed) ? fault_at : sim.healed ? LAST_MS * MS : HEAL_MS * MS);
         if (!sim.healed && (sim.now >= HEAL_MS * MS)) {
             sim_heal();
         } else if (!sim.healed && (sim.now >= fault_at)) {
@@ -198,7 +106,7 @@ static void run_random(uint64_t seed)
         }
     }
     if (!sim.failed) {
-        check_end();
+        job_check_end();
     }
 }
 
@@ -227,7 +135,7 @@ static void happens(unsigned from, unsigned to)
     } else {
         victim->dead = true;
         if (now.fault == KILL_PROVEN) {
-            prove(victim, 100, 20);
+            job_prove(victim, 100, 20);
         }
     }
 }
@@ -253,7 +161,7 @@ static bool run_case(uint64_t seed)
     if (!decode(seed - CASES)) {
         return false;
     }
-    begin(seed, now.n, 20);
+    job_run_begin(seed, now.n, 20);
     sim.delay         = 5;
     sim.hook          = on_view_message;
     job_on_send       = on_post;
@@ -266,13 +174,13 @@ static bool run_case(uint64_t seed)
     end_at            = NO_MORE_MS * MS;
     heal_at           = UINT64_MAX;
     while ((sim.now < end_at) && !sim.failed) {
-        step((sim.now < heal_at) && (heal_at < end_at) ? heal_at : end_at);
+        job_run_step((sim.now < heal_at) && (heal_at < end_at) ? heal_at : end_at);
         if ((sim.now >= heal_at) && !sim.healed) {
             sim_heal();
         }
     }
     if (has_happened && !sim.failed) {
-        check_end();
+        job_check_end();
     }
     return has_happened;
 }

@@ -42,6 +42,8 @@
 enum { OPS = 12 /* of a communicator */, JOB_BYTES = 320, LOCAL = 2, EXPERTS_MAX = SLOTS * LOCAL, TOKENS = 2,
        TOP_K = 2, ROWS = TOKENS * TOP_K, DEADLINE_MS = 5000, GRACE_MS = 2000, AGAIN_MS = 100, EP_LIMIT_MS = 1500 };
 
+#define OP_BITS ((UINT64_C(1) << OPS) - 1)
+
 typedef enum {
     JOB_BREAK_NOTHING,
     JOB_BREAK_OLD_VIEW,      /* messages of excluded processes are taken */
@@ -159,7 +161,7 @@ typedef struct job {
 } job_t;
 
 typedef struct job_counts {
-    uint64_t well, failed, revoked, timed_out, other, agreed, steps, lost_rows, held;
+    uint64_t well, failed, revoked, timed_out, agreed, steps, lost_rows;
 } job_counts_t;
 
 extern job_t        jobs[PROCS];
@@ -175,6 +177,16 @@ static inline job_t *job_of(const proc_t *p)
 {
     return &jobs[index_of(p)];
 }
+
+/* sim_job_run.c */
+/** A job of n ranks. drift: as in sim_begin. */
+void job_run_begin(uint64_t seed, unsigned n, unsigned drift);
+/** The next event of the world, at most until that time of sim.now, and what is due in the other parts. */
+void job_run_step(uint64_t until);
+/** That it has ended is proven to so many percent of the processes that live, each within so many ms. */
+void job_prove(const proc_t *p, unsigned percent, unsigned within_ms);
+/** At the end of a run that has healed. */
+void job_check_end(void);
 
 /* sim_job_net.c */
 void     job_net_begin(void);
@@ -197,20 +209,27 @@ void job_begin(void);
 void job_ended(proc_t *p, kvcl_status_t status);
 void job_on_event(proc_t *p, kvcl_views_event_t event, const kvcl_rankset_t *ranks);
 void job_after(proc_t *p);
-void job_take_agree(proc_t *p, const kvcl_agree_msg_t *msg);
 void job_take_revoke(proc_t *p, const job_mail_t *mail);
 void job_act(proc_t *p);
 /** Has the peer in this rank of the communicator failed, or left the view? */
 bool job_is_gone(const proc_t *p, uint32_t rank);
-void job_check_end(void);
+
+/* sim_job_agree.c */
+/** Before a run. */
+void job_agree_begin(void);
+/** The process has become a member. */
+void job_agree_start(proc_t *p);
+/** It gives its value to the next agreement. */
+void job_give(proc_t *p);
+void job_take_agree(proc_t *p, const kvcl_agree_msg_t *msg);
 
 /* sim_job_coll.c: operations */
 void job_op_begin(proc_t *p);
 void job_op_fail(proc_t *p, kvcl_status_t status);
 void job_op_gone(proc_t *p, uint32_t rank, kvcl_status_t status);
 void job_op_tick(proc_t *p);
-/** Was this process stopped since the last look, or had it no quorum? */
-bool job_has_slept(const proc_t *p, bool before, uint64_t *seen);
+/** Whether this process was stopped or had no quorum, before or since *seen_p, the time of the last look. */
+bool job_has_slept(const proc_t *p, bool before, uint64_t *seen_p);
 void job_op_drop(job_t *job);
 
 /* sim_job_coll_in.c */

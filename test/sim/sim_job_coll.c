@@ -179,15 +179,14 @@ static void check_end(proc_t *p, kvcl_status_t status)
     }
 }
 
-/* Has it, or not had a quorum? Ticks come oftener; seen: the last time that this was looked at. */
-bool job_has_slept(const proc_t *p, bool before, uint64_t *seen)
+bool job_has_slept(const proc_t *p, bool before, uint64_t *seen_p)
 {
-    const uint64_t gap = sim.now - *seen;
+    const uint64_t gap = sim.now - *seen_p; /* ticks come more often than every 200 ms */
 
     if (before || (gap < 10 * MS)) {
         return before;
     }
-    *seen = sim.now;
+    *seen_p = sim.now;
     return (gap > 200 * MS) || !kvcl_views_has_quorum(&p->views);
 }
 

@@ -113,9 +113,9 @@ static bool take(proc_t *p, job_mail_t *mail, bool first)
 
 static void look_once(proc_t *p)
 {
-    job_t    *job = job_of(p);
-    unsigned i, n = job->n_held, kept = 0;
     static unsigned held[SIM_QUEUE_MAX / 16];
+    job_t           *job = job_of(p);
+    unsigned        i, n = job->n_held, kept = 0;
 
     memcpy(held, job->held, n * sizeof(held[0]));
     job->n_held = 0; /* what comes meanwhile is behind it */
@@ -183,7 +183,6 @@ static void hold(job_t *job, unsigned item)
         return;
     }
     job->held[job->n_held++] = item;
-    job_counts.held         += 1;
 }
 
 static bool may_arrive(const proc_t *p, const job_mail_t *mail)

@@ -121,15 +121,16 @@ extern break_t     broken;
 /* sim_store_run.c */
 extern uint64_t store_tick_ms, store_client_ends, store_give_up_ms; /* client_ends: of sim.now */
 extern void     (*store_on_post)(unsigned from, unsigned to);       /* before each message; NULL: nothing */
-/** Before sim_begin. */
+/** Forget the run before. Before sim_begin. */
 void store_begin(void);
-/** After it. */
+/** Draw the keys. After sim_begin. */
 void store_keys(void);
-/** What is due now. */
-void     store_run(void);
-/** When something is. */
+/** Do and check what is due now. */
+void store_run(void);
+/** When something is due next, of sim.now; UINT64_MAX: nothing is. */
 uint64_t store_next(void);
-void     store_check_end(void);
+/** At the end of a run that has healed. */
+void store_check_end(void);
 
 /* sim_store_part.c: maps, homes, and what is sent. */
 unsigned       index_of(const proc_t *p);
