@@ -1,63 +1,25 @@
 #!/bin/sh
-# Copies of the machine of src/view, each with one deliberate bug: sim_view must detect each of them within SEEDS seeds
-# (default 4,000), or in one of those that are known to show it (rare), and the seed must replay to the same sentence. A
-# line of the list: a name, a file, a sed command that
-# makes the bug. A word as an argument: only the bugs whose name contains it.
+# The machine of src/view with deliberate bugs (bugs.sh): sim_view must detect each of them within SEEDS seeds (default
+# 4,000), or in one of those that are known to show it (rare). A word as an argument: only the bugs whose name contains
+# it.
 set -eu
-: "${top_srcdir:?}" "${top_builddir:?}" "${CC:=cc}"
+. "$(dirname "$0")/bugs.sh"
 seeds=${SEEDS:-4000}
 rare="24393 45762"
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-passed=0 failed=0
 
-# object SOURCE OBJECT
-object() {
-  # shellcheck disable=SC2086
-  $CC -std=gnu11 -O1 -w -I"$top_builddir" -I"$top_srcdir/src" -I"$top_srcdir/include" -I"$top_srcdir/test/sim" \
-    -c -o "$2" "$1"
-}
-
-fail() {
-  echo "$1"
-  failed=$((failed + 1))
-}
-
-for file in "$top_srcdir"/test/sim/sim_view.c "$top_srcdir"/test/sim/sim_view_world.c \
-            "$top_srcdir"/test/sim/sim_view_stories.c "$top_srcdir"/src/view/[!v]*.c \
-            "$top_srcdir/src/view/view.c" "$top_srcdir/src/view/views.c"; do # all but view_wire.c
-  object "$file" "$tmp/$(basename "$file" .c).o"
+for file in test/sim/sim_view.c test/sim/sim_view_world.c test/sim/sim_view_stories.c src/view/[!v]*.c src/view/view.c \
+            src/view/views.c; do # all but view_wire.c
+  object "$file" "$(good "$file")"
 done
 
-while IFS='|' read -r name file edit; do
-  case $name in *${1-}*) ;; *) continue ;; esac
-  sed "$edit" "$top_srcdir/src/view/$file" >"$tmp/bug.c"
-  if cmp -s "$tmp/bug.c" "$top_srcdir/src/view/$file"; then
-    fail "NOT MADE: $name: $file has changed: mend this list"
-    continue
-  fi
-  object "$tmp/bug.c" "$tmp/bug"
-  good=$tmp/${file%.c}.o
-  mv "$good" "$tmp/kept"
-  # shellcheck disable=SC2086
-  $CC -o "$tmp/sim" "$tmp"/*.o -x none "$tmp/bug"
-  mv "$tmp/kept" "$good"
-  status=0
-  "$tmp/sim" --seeds "$seeds" >"$tmp/out" || status=$?
+run_sim() {
+  "$tmp/sim" --seeds "$seeds" >"$tmp/out" || return
   for seed in $rare; do
-    [ $status != 0 ] || "$tmp/sim" --seeds 1 --seed "$seed" >"$tmp/out" || status=$?
+    "$tmp/sim" --seeds 1 --seed "$seed" >"$tmp/out" || return
   done
-  line=$(sed -n 1p "$tmp/out")
-  seed=$(printf '%s\n' "$line" | sed -n 's/^seed \([0-9]*\) step [0-9]*: [A-Z][A-Za-z]*: .*/\1/p')
-  if [ "$status" -ne 1 ] || [ -z "$seed" ]; then
-    fail "NOT CAUGHT: $name (exit status $status)"
-  elif [ "$("$tmp/sim" --seeds 1 --seed "$seed" | sed -n 1p)" != "$line" ]; then
-    fail "NOT REPLAYED: $name: '$line'"
-  else
-    echo "caught $name: $line"
-    passed=$((passed + 1))
-  fi
-done <<'LIST'
+}
+
+bugs src/view/ "${1-}" <<'LIST'
 dead-out-of-quorum|lead.c|s/quorum(&views->view.members, &b->accepted)/quorum(\&there, \&b->accepted)/
 proof-without-lease|lead.c|s/covers(&b->promised, &there) && covers(&b->leases, &there)/covers(\&b->promised, \&there)/
 commit-without-stayers|lead.c|s/ && covers(&b->accepted, &stay))/)/
@@ -81,5 +43,3 @@ refuted-at-once|lead.c|s/return !kvcl_rankset_is_empty(&stay) || covers(&b->prom
 begin-again-for-leavers|lead.c|s/gone = views->detect.silent;/wanted(views, \&gone);/
 failure-not-told|views.c|s/    failed = gone;/    failed = come;/
 LIST
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
