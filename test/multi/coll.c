@@ -4,13 +4,13 @@
  *   coll              all cases
  *   coll speed BYTES  times of kvcl_bcast, for people; bytes copied with stores that bypass the caches
  */
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CHECK(_cond)             say_unless((_cond), __LINE__, #_cond)
@@ -38,14 +38,6 @@ static void say_unless_is(kvcl_status_t status, kvcl_status_t want, int line, co
         fprintf(stderr, "rank %d: %s, not %s\n", rank, kvcl_status_text(status), kvcl_status_text(want));
     }
     say_unless(status == want, line, what);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
 }
 
 /* The status of the posting call, or the end of the request that it returned. */
@@ -103,13 +95,13 @@ static bool holds(const unsigned char *buf, size_t len, uint64_t seed)
 
 static void barrier_waits_for_the_last(void)
 {
-    uint64_t start = now_ns();
+    uint64_t start = kvcl_now_ns();
     int      i;
 
     CHECK(bcast_bytes(world, 0, &start, sizeof(start), 0) == KVCL_OK);
     usleep(20000u * (unsigned)rank);
     CHECK(barrier(world) == KVCL_OK);
-    CHECK(now_ns() - start >= 20000000u * (uint64_t)(size - 1));
+    CHECK(kvcl_now_ns() - start >= 20000000u * (uint64_t)(size - 1));
     for (i = 0; i < 200; ++i) {
         CHECK(barrier(world) == KVCL_OK);
     }
@@ -325,13 +317,13 @@ static void callbacks_and_no_handle(void)
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_status_t      status = KVCL_INPROGRESS;
-    uint64_t           end    = now_ns() + ((uint64_t)LONG_S * 1000000000u);
+    uint64_t           end    = kvcl_now_ns() + ((uint64_t)LONG_S * 1000000000u);
 
     __atomic_store_n(&called, 0, __ATOMIC_RELAXED);
     params.cb     = on_done;
     params.cb_arg = &status;
     CHECK(kvcl_barrier(world, &params, NULL) == KVCL_OK);
-    while ((__atomic_load_n(&called, __ATOMIC_ACQUIRE) == 0) && (now_ns() < end)) {
+    while ((__atomic_load_n(&called, __ATOMIC_ACQUIRE) == 0) && (kvcl_now_ns() < end)) {
         usleep(1000);
     }
     CHECK(__atomic_load_n(&called, __ATOMIC_ACQUIRE) == 1);
@@ -528,11 +520,11 @@ static bool speed(size_t bytes)
     write_blocks(cache, ids, (rank == 0) ? bytes / UNIT : 0, 42);
     for (i = 0; i < ROUNDS; ++i) {
         KVCL_TRY(barrier(world));
-        start = now_ns();
+        start = kvcl_now_ns();
         req   = NULL;
         KVCL_TRY(finish(kvcl_bcast(world, 0, cache, &sel, NULL, &req), &req));
         KVCL_TRY(barrier(world));
-        took = now_ns() - start;
+        took = kvcl_now_ns() - start;
         if (rank == 0) {
             printf("bcast of %zu bytes to %d ranks: %.2f ms\n", bytes, size, (double)took / 1e6);
         }

@@ -8,6 +8,7 @@
  */
 #include "start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <inttypes.h>
@@ -15,7 +16,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { RANKS_MAX = 8, WORDS = 16384, ROUNDS = 100000, LONG_S = 60 };
@@ -39,14 +39,6 @@ typedef struct shared {
 static shared_t *shared;
 static int      size;
 static uint64_t rnd;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 static unsigned below(unsigned n)
 {
@@ -161,7 +153,7 @@ static bool is_right(const rank_t *r, int round)
 static kvcl_status_t step(rank_t *r, kvcl_comm_h comm, int round, bool may)
 {
     kvcl_xfer_params_t p = KVCL_XFER_PARAMS_INIT;
-    const uint64_t     from = now_ns();
+    const uint64_t     from = kvcl_now_ns();
     kvcl_req_h         req;
     kvcl_status_t      status;
     bool               known;
@@ -173,7 +165,7 @@ static kvcl_status_t step(rank_t *r, kvcl_comm_h comm, int round, bool may)
     status = post(r, comm, &p, &req);
     status = (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
     known  = (status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED) || (may && (status == KVCL_ERR_REVOKED));
-    if (!known || (now_ns() - from > LONG_NS) || ((status == KVCL_OK) && !is_right(r, round))) {
+    if (!known || (kvcl_now_ns() - from > LONG_NS) || ((status == KVCL_OK) && !is_right(r, round))) {
         fprintf(stderr, "rank %d: %s %d: %s: %s\n", r->rank, names[shared->coll], round, kvcl_status_name(status),
                 (status == KVCL_OK) ? "wrong bytes, or late" : kvcl_last_error());
         atomic_store(&shared->wrong, 1);
@@ -183,7 +175,7 @@ static kvcl_status_t step(rank_t *r, kvcl_comm_h comm, int round, bool may)
 
 static void note_time(void)
 {
-    uint64_t now = now_ns(), last = atomic_load(&shared->last_ns);
+    uint64_t now = kvcl_now_ns(), last = atomic_load(&shared->last_ns);
 
     while ((now > last) && !atomic_compare_exchange_weak(&shared->last_ns, &last, now)) {
     }
@@ -288,7 +280,7 @@ static bool run(coll_t coll, int words, bool revokes, double *ms, int *lost)
         usleep(50); /* the ranks need the core */
     }
     usleep(below(300));
-    atomic_store(&shared->dead_ns, now_ns());
+    atomic_store(&shared->dead_ns, kvcl_now_ns());
     kill(pids[who], SIGKILL);
     for (rank = 0; rank < size; ++rank) {
         right = (rank_ends_well(pids[rank]) || (rank == who)) && right;
@@ -320,7 +312,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: coll_views RANKS KILLS [CASE]\n");
         return 1;
     }
-    rnd = ((seed != NULL) ? strtoull(seed, NULL, 0) : now_ns()) | 1;
+    rnd = ((seed != NULL) ? strtoull(seed, NULL, 0) : kvcl_now_ns()) | 1;
     printf("TEST_SEED=%" PRIu64 "\n", rnd);
     set_views(STOPPED_MS); /* who hears nobody any more leaves after this time */
     for (coll = 0; coll < COLLS; ++coll) {

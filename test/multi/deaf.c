@@ -6,12 +6,12 @@
 #include "hole.h"
 #include "start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { RANKS_MAX = 8, BYTES = 1 << 16, BEFORE = 5, AFTER = 20, LONG_S = 60, FLOOD = 3000 };
 
@@ -38,14 +38,6 @@ typedef struct shared {
 static shared_t *shared;
 static int      size;
 static pid_t    pids[RANKS_MAX];
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- a rank ---- */
 
@@ -347,12 +339,12 @@ static bool one_dies(void)
 
 static bool wait_rounds(int n)
 {
-    uint64_t end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
     int      rank;
 
     for (rank = 0; rank < size; ++rank) {
         while (atomic_load(&shared->one[rank].good) < n) {
-            if (now_ns() > end) {
+            if (kvcl_now_ns() > end) {
                 fprintf(stderr, "rank %d does not go on\n", rank);
                 return false;
             }
@@ -365,12 +357,12 @@ static bool wait_rounds(int n)
 /* The ranks are deaf from now on. @return whether all go on. */
 static bool one_turn(uint64_t *ms_p)
 {
-    uint64_t from_ns = now_ns(), end = from_ns + (LONG_S * UINT64_C(1000000000));
+    uint64_t from_ns = kvcl_now_ns(), end = from_ns + (LONG_S * UINT64_C(1000000000));
     int      turn    = atomic_fetch_add(&shared->turn, 1) + 1, rank;
 
     for (rank = 0; rank < size; ++rank) {
         while (atomic_load(&shared->one[rank].turn) != turn) {
-            if (now_ns() > end) {
+            if (kvcl_now_ns() > end) {
                 fprintf(stderr, "rank %d takes no turn\n", rank);
                 return false;
             }
@@ -380,7 +372,7 @@ static bool one_turn(uint64_t *ms_p)
     if (!wait_rounds(1)) {
         return false;
     }
-    *ms_p = (now_ns() - from_ns) / 1000000;
+    *ms_p = (kvcl_now_ns() - from_ns) / 1000000;
     return wait_rounds(AFTER);
 }
 

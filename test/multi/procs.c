@@ -5,11 +5,11 @@
 #include "process_sizes.h"
 #include "hole.h"
 #include "procs.h"
+#include "base/clock.h"
 
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 shared_t *shared;
@@ -19,14 +19,6 @@ int      in_slot[SLOTS];
 
 enum { BYTES = 300000 };
 static char     why[160];
-
-uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- a process ---- */
 
@@ -234,10 +226,10 @@ bool fail(const char *what, int of)
 
 bool wait_for(_Atomic int *flag, int value)
 {
-    uint64_t end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
 
     while (atomic_load(flag) != value) {
-        if (now_ns() > end) {
+        if (kvcl_now_ns() > end) {
             return false;
         }
         usleep(500);
@@ -260,7 +252,7 @@ bool sees(int proc, uint64_t among)
 {
     const proc_t *p  = &shared->procs[proc];
     int          n   = atomic_load(&((proc_t *)p)->n);
-    uint64_t     end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t     end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
 
     for (;;) {
         for (n = atomic_load(&((proc_t *)p)->n); (n > 0) && (p->events[n - 1].type != KVCL_EVENT_VIEW); --n) {
@@ -268,7 +260,7 @@ bool sees(int proc, uint64_t among)
         if ((n > 0) && (p->events[n - 1].ranks[0] == among)) {
             return true;
         }
-        if (now_ns() > end) {
+        if (kvcl_now_ns() > end) {
             return false;
         }
         usleep(500);

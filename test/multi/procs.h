@@ -46,7 +46,6 @@ extern int      in_slot[SLOTS]; /* the process of each slot; -1: none */
 
 /** Before anything else. */
 bool     open_shared(int ranks);
-uint64_t now_ns(void);
 bool     fail(const char *what, int of);
 bool     wait_for(_Atomic int *flag, int value);
 

@@ -5,6 +5,7 @@
  */
 #include "start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <inttypes.h>
@@ -13,7 +14,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { RANKS_MAX = 16, ROUNDS = 400, LONG_S = 60 };
@@ -40,14 +40,6 @@ static int      size;
 static pid_t    pids[RANKS_MAX];
 static unsigned dead; /* bits */
 static uint64_t rnd;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 static unsigned below(unsigned n)
 {
@@ -190,7 +182,7 @@ static bool alive(int rank)
 
 static bool start(what_t what)
 {
-    uint64_t end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
     int      rank;
 
     memset(shared, 0, sizeof(*shared));
@@ -199,7 +191,7 @@ static bool start(what_t what)
     start_ranks(size, live, NULL, pids);
     for (rank = 0; rank < size; ++rank) {
         while (atomic_load(&shared->said[rank].ready) == 0) {
-            if (now_ns() > end) {
+            if (kvcl_now_ns() > end) {
                 fprintf(stderr, "rank %d does not begin\n", rank);
                 return false;
             }
@@ -272,7 +264,7 @@ static bool say(const char *name, bool right, const char *more)
 static bool case_agree(const char *name, int kills)
 {
     bool     right = start(AGREE);
-    uint64_t from  = now_ns();
+    uint64_t from  = kvcl_now_ns();
     char     text[64];
     int      rank;
 
@@ -286,7 +278,7 @@ static bool case_agree(const char *name, int kills)
     }
     right = wait_for_all() && right;
     right = is_uniform(-1) && right;
-    snprintf(text, sizeof(text), ": %d rounds in %.0f ms", ROUNDS, (double)(now_ns() - from) / 1e6);
+    snprintf(text, sizeof(text), ": %d rounds in %.0f ms", ROUNDS, (double)(kvcl_now_ns() - from) / 1e6);
     return say(name, right, text);
 }
 
@@ -370,7 +362,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: recover RANKS [agree|stop|shrink|mixed]\n");
         return 1;
     }
-    rnd = (seed != NULL) ? strtoull(seed, NULL, 0) : now_ns();
+    rnd = (seed != NULL) ? strtoull(seed, NULL, 0) : kvcl_now_ns();
     rnd |= 1;
     printf("TEST_SEED=%" PRIu64 "\n", rnd);
     set_views(PATIENT_MS);

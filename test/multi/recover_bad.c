@@ -7,6 +7,7 @@
 #include "hole.h"
 #include "start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <pthread.h>
@@ -14,7 +15,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { RANKS_MAX = 16, LONG_S = 100, ROOTS_S = 6, FREES = 40 };
@@ -60,14 +60,6 @@ static void says(const rank_t *r, const char *one, const char *other)
         fprintf(stderr, "rank %d: no \"%s\" or no \"%s\" in: %s\n", r->rank, one, other, kvcl_last_error());
         atomic_store(&shared->wrong, 1);
     }
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
 }
 
 static void wait_for(_Atomic int *word, int value)
@@ -123,7 +115,7 @@ static void call_alike(const rank_t *r)
 static void unlike_order(const rank_t *r)
 {
     static uint32_t in[1 << 16], out[1 << 16];
-    uint64_t        from = now_ns(), flags = 1;
+    uint64_t        from = kvcl_now_ns(), flags = 1;
     kvcl_req_h      req  = NULL;
     kvcl_comm_h     comm;
     int             i;
@@ -143,7 +135,7 @@ static void unlike_order(const rank_t *r)
             call_alike(r);
         }
     }
-    if (now_ns() - from > LONG_NS / 2) {
+    if (kvcl_now_ns() - from > LONG_NS / 2) {
         fail(r, "it ended late", 0);
     }
 }
@@ -221,7 +213,7 @@ static void unlike_collectives(const rank_t *r)
 static void operate_with_absent(const rank_t *r, int who)
 {
     const uint32_t     block = 0;
-    const uint64_t     from  = now_ns();
+    const uint64_t     from  = kvcl_now_ns();
     kvcl_sel_t         sel   = {.blocks = &block, .n_blocks = 1};
     kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
     kvcl_recv_info_t   info  = KVCL_RECV_INFO_INIT;
@@ -239,7 +231,7 @@ static void operate_with_absent(const rank_t *r, int who)
     IS(end(kvcl_barrier(r->world, &p, &req), &req), KVCL_ERR_RANK_FAILED);
     IS(kvcl_comm_deactivate(r->world, &who, 1, LONG_NS, &result), KVCL_OK);
     IS(result.n_dropped, 1);
-    if (now_ns() - from > LONG_NS / 2) {
+    if (kvcl_now_ns() - from > LONG_NS / 2) {
         fail(r, "operations with an absent rank took too long", 0);
     }
     IS(kvcl_get(r->world, size, r->cache, &sel, &sel, &p, &req), KVCL_ERR_UNKNOWN_RANK);
@@ -279,9 +271,9 @@ static void no_quorum(const rank_t *r)
 
     if (r->rank == 0) {
         wait_for(&shared->go, 1);
-        from = now_ns();
+        from = kvcl_now_ns();
         IS(kvcl_comm_agree(r->world, &flags, STOPPED_MS * UINT64_C(1500000)), KVCL_ERR_NO_QUORUM);
-        if (now_ns() - from > LONG_NS / 2) {
+        if (kvcl_now_ns() - from > LONG_NS / 2) {
             fail(r, "the answer came late", 0);
         }
         atomic_store(&shared->refused, 1);

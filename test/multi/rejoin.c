@@ -5,6 +5,7 @@
 #include "port.h"
 #include "process_sizes.h"
 #include "procs.h"
+#include "base/clock.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -39,9 +40,9 @@ static bool case_rejoin(const char *name, int rank, int through)
     if (right) {
         snprintf(addresses, sizeof(addresses), "%s,%s", shared->procs[rank].address, shared->procs[through].address);
         kill_rank(rank);
-        from  = now_ns();
+        from  = kvcl_now_ns();
         right = has_joined(join_at(addresses, rank));
-        snprintf(text, sizeof(text), ": %.0f ms from kill to join", (double)(now_ns() - from) / 1e6);
+        snprintf(text, sizeof(text), ": %.0f ms from kill to join", (double)(kvcl_now_ns() - from) / 1e6);
         right = right && (in_slot[rank] >= 0) && all_work();
     }
     for (i = 0; right && (i < size); ++i) {
@@ -99,9 +100,9 @@ static bool case_errors(void)
     setenv("KVCL_SECRET_FILE", keep, 1);
     snprintf(dead, sizeof(dead), "127.0.0.1:%d,127.0.0.1:%d", next_port(), next_port());
     setenv("KVCL_BOOT_TIMEOUT", "1500ms", 1);
-    from  = now_ns();
+    from  = kvcl_now_ns();
     right = right && refuses(dead, NO_RANK, KVCL_ERR_UNREACHABLE);
-    right = right && ((now_ns() - from < UINT64_C(10000000000)) || fail("not by the deadline", 0));
+    right = right && ((kvcl_now_ns() - from < UINT64_C(10000000000)) || fail("not by the deadline", 0));
     unsetenv("KVCL_BOOT_TIMEOUT");
     right = right && all_work();
     return finish("errors of those that join, members unharmed", right, ": ");
@@ -148,9 +149,9 @@ enum { QUEUES = 8 * 4 };
  * not count. */
 static bool files_vanish(const char *dir, long files, long *left_p)
 {
-    const uint64_t end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    const uint64_t end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
 
-    while (((*left_p = count_files(dir) - files) > 0) && (now_ns() < end)) {
+    while (((*left_p = count_files(dir) - files) > 0) && (kvcl_now_ns() < end)) {
         usleep(50000);
     }
     return (*left_p <= 0) || fail("files of killed processes are left", (int)*left_p);

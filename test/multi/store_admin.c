@@ -60,14 +60,6 @@ static unsigned count(kvcl_store_h store, const char *what, int rank, uint32_t f
     return found;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return ((uint64_t)t.tv_sec * 1000000000u) + (uint64_t)t.tv_nsec;
-}
-
 /* ---- pins ---- */
 
 static void pin_of(world_t *w, kvcl_store_h store, int rank, uint64_t ttl_ns, uint64_t flags)
@@ -131,9 +123,9 @@ void test_pins(world_t *w)
     CHECK(w, put(w, store, cache, "pins", 200, 13, NULL) == KVCL_ERR_NO_SPACE, "13 beside 4 of 16");
     p.flags      = KVCL_PUT_WAIT;
     p.timeout_ns = 50000000;
-    begun        = now_ns();
+    begun        = kvcl_now_ns();
     CHECK(w, put(w, store, cache, "pins", 200, 13, &p) == KVCL_ERR_NO_SPACE, "nobody makes room");
-    CHECK(w, now_ns() - begun >= 50000000, "it did not wait");
+    CHECK(w, kvcl_now_ns() - begun >= 50000000, "it did not wait");
     sync_all(w);
     pin_of(w, store, next, 200000000, 0); /* renewed, for less */
     p.timeout_ns = 20000000000u;
@@ -207,14 +199,14 @@ static void quotas(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 static void raised(world_t *w, kvcl_store_h store, kvcl_cache_h cache)
 {
     kvcl_xfer_params_t seven = KVCL_XFER_PARAMS_INIT;
-    uint64_t           begun = now_ns();
+    uint64_t           begun = kvcl_now_ns();
 
     if (w->rank == 1) {
         seven.tenant     = 7;
         seven.flags      = KVCL_PUT_WAIT;
         seven.timeout_ns = 60000000000u;
         CHECK(w, put(w, store, cache, "raised", 0, 3, &seven) == KVCL_OK, "put");
-        CHECK(w, now_ns() - begun < 30000000000u, "the quota was raised, and it waited on");
+        CHECK(w, kvcl_now_ns() - begun < 30000000000u, "the quota was raised, and it waited on");
     } else if (w->rank == 0) {
         nap(100000000);
         CHECK(w, kvcl_store_quota(store, -1, 7, 3 * BLOCK, NULL) == KVCL_OK, "a higher quota");

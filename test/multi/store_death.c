@@ -7,13 +7,13 @@
  */
 #include "start_ranks.h"
 #include "base/rand.h"
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { RANKS_MAX = 8, KEYS = 150, BLOCK = 16384, WORDS = BLOCK / 8 };
 /* No get may fail, and all keys are got within WITHIN_MS after the victim was hit. Without another copy or a hedge, a
@@ -51,14 +51,6 @@ typedef struct me {
     int            rank, size, victim;
     shared_t       *s;
 } me_t;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 static kvcl_key_t key_of(int rank, unsigned i)
 {
@@ -158,7 +150,7 @@ static void get_batch(me_t *me, int rank, bool *seen, unsigned *got)
         ids[i]  = i;
     }
     (void)!wait_for(kvcl_store_get(me->store, keys, KEYS, me->cache, ids, status, NULL, &req), &req);
-    raise_to(&me->s->slowest_ns, now_ns() - atomic_load(&me->s->struck_ns));
+    raise_to(&me->s->slowest_ns, kvcl_now_ns() - atomic_load(&me->s->struck_ns));
     for (i = 0; i < KEYS; ++i) {
         if (status[i] != KVCL_OK) {
             fprintf(stderr, "rank %d: key %d/%u in a batch: %s\n", me->rank, rank, i, kvcl_status_text(status[i]));
@@ -184,9 +176,9 @@ static void watch(me_t *me)
 
     do {
         for (i = 0; i < KEYS; ++i) {
-            begun  = now_ns();
+            begun  = kvcl_now_ns();
             status = get_one(me, r, i);
-            ended  = now_ns();
+            ended  = kvcl_now_ns();
             struck = atomic_load(&me->s->struck_ns);
             if (status != KVCL_OK) {
                 fprintf(stderr, "rank %d: key %d/%u: %s\n", me->rank, r, i, kvcl_status_text(status));
@@ -303,15 +295,15 @@ static int live(const void *arg, int rank)
 /* Every rank below n has got all keys ROUNDS times. False: one gets none for STILL_MS. */
 static bool all_have_got(const shared_t *s, int n)
 {
-    uint64_t still = now_ns(), gets = 0;
+    uint64_t still = kvcl_now_ns(), gets = 0;
     int      i;
 
     for (i = 0; i < n; ++i) {
         while (atomic_load(&s->rounds[i]) < ROUNDS) {
             if (atomic_load(&s->gets_of[i]) != gets) {
                 gets  = atomic_load(&s->gets_of[i]);
-                still = now_ns();
-            } else if (now_ns() - still > STILL_MS * 1000000ull) {
+                still = kvcl_now_ns();
+            } else if (kvcl_now_ns() - still > STILL_MS * 1000000ull) {
                 printf("WRONG rank %d got all keys %u times only, and no key for %d s\n", i,
                        atomic_load(&s->rounds[i]), STILL_MS / 1000);
                 return false;
@@ -325,10 +317,10 @@ static bool all_have_got(const shared_t *s, int n)
 /* Whether every block has two copies again, each is listed twice, and nothing else is listed. */
 static bool repaired(shared_t *s, int size)
 {
-    uint64_t begun = now_ns(), blocks = 0, entries = 0, want = 2ull * KEYS * (uint64_t)size;
+    uint64_t begun = kvcl_now_ns(), blocks = 0, entries = 0, want = 2ull * KEYS * (uint64_t)size;
     int      i;
 
-    while ((now_ns() - begun < REPAIR_MS * 1000000ull) && ((blocks != want) || (entries != 2 * want))) {
+    while ((kvcl_now_ns() - begun < REPAIR_MS * 1000000ull) && ((blocks != want) || (entries != 2 * want))) {
         usleep(2000);
         for (i = 0, blocks = 0, entries = 0; i < size - 1; ++i) {
             blocks  += s->blocks[i];
@@ -337,7 +329,7 @@ static bool repaired(shared_t *s, int size)
     }
     printf("%s repaired: %llu of %llu copies, %llu of %llu entries after %.0f ms\n",
            ((blocks == want) && (entries == 2 * want)) ? "ok" : "WRONG", (unsigned long long)blocks,
-           (unsigned long long)want, (unsigned long long)entries, 2ull * want, (double)(now_ns() - begun) / 1e6);
+           (unsigned long long)want, (unsigned long long)entries, 2ull * want, (double)(kvcl_now_ns() - begun) / 1e6);
     atomic_store(&s->repaired, true);
     return (blocks == want) && (entries == 2 * want);
 }
@@ -368,7 +360,7 @@ static bool run(const scene_t *scene, int size)
     }
     right = all_have_got(s, victim) && right;
     kill(pids[victim], scene->signal);
-    atomic_store(&s->struck_ns, now_ns());
+    atomic_store(&s->struck_ns, kvcl_now_ns());
     if (scene->signal == SIGKILL) {
         waitpid(pids[victim], &status, 0); /* a dead process counts as alive until it is waited for */
     }

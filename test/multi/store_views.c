@@ -20,13 +20,13 @@
 #include "base/rand.h"
 #include "dir/shard.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { RANKS = 4, KEYS = 400, BLOCK = 4096, WORDS = BLOCK / 8, SCRATCH = KEYS, LONG_MS = 60000 };
 
@@ -61,14 +61,6 @@ static shared_t         *s;
 static int              size;
 static kvcl_shard_map_t homes;  /* before the strike */
 static uint32_t         victim; /* it and the ranks behind it are killed; RANKS: none is */
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 /* A key that was removed is not put again: its next round has another name. */
 static kvcl_key_t key_of(int rank, unsigned i, unsigned round)
@@ -168,12 +160,12 @@ static bool is_orphan(const kvcl_key_t *key)
 /* Gets a key that this rank has put. */
 static kvcl_status_t get_sure(me_t *me, const kvcl_key_t *key)
 {
-    const uint64_t end    = now_ns() + (LONG_MS * UINT64_C(1000000));
+    const uint64_t end    = kvcl_now_ns() + (LONG_MS * UINT64_C(1000000));
     kvcl_status_t  status = get(me, key, 0);
 
     if ((status == KVCL_ERR_NOT_FOUND) && (s->lost == 0) && is_orphan(key)) {
         ++s->late;
-        while ((status == KVCL_ERR_NOT_FOUND) && (now_ns() < end)) {
+        while ((status == KVCL_ERR_NOT_FOUND) && (kvcl_now_ns() < end)) {
             usleep(1000);
             status = get(me, key, 0);
         }
@@ -281,7 +273,7 @@ static void be_zombie(me_t *me)
             me->round[i] += put_it ? 1 : 0;
             key           = key_of(me->rank, i, me->round[i]);
         } while (held && is_home(1, &key));
-        begun  = now_ns();
+        begun  = kvcl_now_ns();
         ++s->begun;
         status = put_it ? put(me, i, 500000000, false) : drop(me, i, 500000000);
         me->state[i] = (put_it && (status == KVCL_OK)) ? KEY_PUT : KEY_UNSURE;
@@ -321,10 +313,10 @@ static void be_alone(me_t *me)
         ++s->lost;
     }
     atomic_store(&s->phase, 2);
-    end = now_ns() + (LONG_MS * UINT64_C(1000000));
+    end = kvcl_now_ns() + (LONG_MS * UINT64_C(1000000));
     do {
         status = drop(me, 0, 2000000000);
-    } while ((status != KVCL_OK) && (now_ns() < end));
+    } while ((status != KVCL_OK) && (kvcl_now_ns() < end));
     s->again += (status == KVCL_OK) ? 1 : 0;
 }
 
@@ -332,7 +324,7 @@ static void be_alone(me_t *me)
 static void remove_held(me_t *me)
 {
     static kvcl_key_t keys[KEYS];
-    const uint64_t    end = now_ns() + (LONG_MS * UINT64_C(1000000));
+    const uint64_t    end = kvcl_now_ns() + (LONG_MS * UINT64_C(1000000));
     kvcl_status_t     status;
     kvcl_req_h        req;
     unsigned          n = 0, i;
@@ -351,7 +343,7 @@ static void remove_held(me_t *me)
     }
     s->found   += (status == KVCL_OK) && (kvcl_comm_view(me->world) == 1) ? 1 : 0;
     s->removes += n;
-    while ((kvcl_comm_view(me->world) == 1) && (now_ns() < end)) {
+    while ((kvcl_comm_view(me->world) == 1) && (kvcl_now_ns() < end)) {
         usleep(1000);
     }
     for (i = 0; i < n; ++i) {
@@ -470,7 +462,7 @@ static void strike(const job_t *job, const pid_t *pids)
         for (i = 0; (i < LONG_MS) && !atomic_load(&s->excluded); ++i) {
             usleep(1000);
         }
-        atomic_store(&s->resumed_ns, now_ns());
+        atomic_store(&s->resumed_ns, kvcl_now_ns());
         kill(pids[3], SIGCONT);
         for (i = 0; (i < LONG_MS) && (atomic_load(&s->zombie) + atomic_load(&s->fenced) == 0); ++i) {
             usleep(1000); /* it has begun something since */
@@ -536,7 +528,7 @@ int main(int argc, char **argv)
 {
     static const char *const names[] = {"killed", "both", "stopped", "alone", "holds"};
     const char               *text   = getenv("TEST_SEED");
-    job_t                    job     = {.seed = (text != NULL) ? strtoull(text, NULL, 10) : now_ns() % 1000000};
+    job_t                    job     = {.seed = (text != NULL) ? strtoull(text, NULL, 10) : kvcl_now_ns() % 1000000};
     int                      bad     = 0, i;
 
     for (i = 0; i < SCENES; ++i) {

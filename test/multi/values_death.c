@@ -7,6 +7,7 @@
  */
 #include "start_ranks.h"
 #include "values_test.h"
+#include "base/clock.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -20,14 +21,6 @@ typedef struct shared {
     _Atomic uint64_t gets, failed, wrong;
     _Atomic unsigned rounds[RANKS_MAX]; /* number of times a rank has got all values */
 } shared_t;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 static size_t bytes_of(unsigned i)
 {
@@ -119,10 +112,10 @@ static int live(const void *arg, int rank)
 
 static bool has_got_all(const shared_t *s, int rank)
 {
-    uint64_t begun = now_ns();
+    uint64_t begun = kvcl_now_ns();
 
     while (atomic_load(&s->rounds[rank]) < ROUNDS) {
-        if (now_ns() - begun > WAIT_S * 1000000000ull) {
+        if (kvcl_now_ns() - begun > WAIT_S * 1000000000ull) {
             printf("WRONG rank %d got all values %u times only\n", rank, atomic_load(&s->rounds[rank]));
             return false;
         }
@@ -152,7 +145,7 @@ int main(int argc, char **argv)
     }
     kill(pids[size - 1], SIGKILL);
     waitpid(pids[size - 1], &status, 0); /* a dead process counts as alive until it is waited for */
-    atomic_store(&s->struck_ns, now_ns());
+    atomic_store(&s->struck_ns, kvcl_now_ns());
     for (i = 0; i < size - 1; ++i) {
         right = rank_ends_well(pids[i]) && right;
     }

@@ -5,6 +5,7 @@
  */
 #include "start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <poll.h>
@@ -13,7 +14,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { RANKS_MAX = 16, EVENTS = 64, LONG_S = 60 };
@@ -38,14 +38,6 @@ static shared_t *shared;
 static int      size;
 static pid_t    pids[RANKS_MAX];
 static unsigned dead; /* bits */
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- a rank ---- */
 
@@ -179,12 +171,12 @@ static uint64_t when(int rank, int type, int of, bool with)
 /* All living ranks but one are told this of that rank. @return the slowest, in ms from then; -1: not in time. */
 static double all_told(int type, int of, bool with, int but, uint64_t from_ns)
 {
-    uint64_t last = from_ns, at = 0, end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t last = from_ns, at = 0, end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
     int      rank;
 
     for (rank = 0; rank < size; ++rank) {
         while (alive(rank) && (rank != but) && ((at = when(rank, type, of, with)) == 0)) {
-            if (now_ns() > end) {
+            if (kvcl_now_ns() > end) {
                 fprintf(stderr, "rank %d was not told event %d of rank %d\n", rank, type, of);
                 return -1;
             }
@@ -234,7 +226,7 @@ static bool consistent(void)
 
 static bool start(void)
 {
-    uint64_t end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    uint64_t end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
     int      rank;
 
     memset(shared, 0, sizeof(*shared));
@@ -245,7 +237,7 @@ static bool start(void)
     start_ranks(size, live, NULL, pids);
     for (rank = 0; rank < size; ++rank) {
         while ((atomic_load(&shared->told[rank].ready) == 0) || (when(rank, KVCL_EVENT_VIEW, 0, true) == 0)) {
-            if (now_ns() > end) {
+            if (kvcl_now_ns() > end) {
                 fprintf(stderr, "rank %d does not begin\n", rank);
                 return false;
             }
@@ -286,7 +278,7 @@ static bool case_kill(const char *name, unsigned who)
     char     text[96];
     int      rank;
 
-    from = now_ns();
+    from = kvcl_now_ns();
     for (rank = 0; right && (rank < size); ++rank) {
         if ((who >> rank) & 1) {
             kill_rank(rank);
@@ -311,7 +303,7 @@ static bool case_pause(void)
 {
     const int who = size - 1;
     bool      right = start();
-    uint64_t  from  = now_ns();
+    uint64_t  from  = kvcl_now_ns();
     double    ms;
     char      text[96];
 
@@ -357,14 +349,14 @@ static bool case_callback(void)
         atomic_store(&shared->told[rank].blocks, 1);
     }
     usleep(100000); /* calls that they are in have ended */
-    from = now_ns();
+    from = kvcl_now_ns();
     end  = from + (LONG_S * UINT64_C(1000000000));
     kill(pids[who], SIGSTOP);
     right = right && (all_told(KVCL_EVENT_SUSPECT, who, true, who, from) >= 0);
     kill(pids[who], SIGCONT);
     for (rank = 0; right && (rank < size); rank += 2) {
         while (right && (atomic_load(&shared->told[rank].blocks) != 3)) {
-            right = now_ns() < end;
+            right = kvcl_now_ns() < end;
             usleep(2000);
         }
     }
@@ -383,17 +375,17 @@ static bool case_stop(int who, useconds_t longer_us)
     double   failed, viewed;
     char     text[96];
 
-    from = now_ns();
+    from = kvcl_now_ns();
     kill(pids[who], SIGSTOP);
     failed = all_told(KVCL_EVENT_FAILED, who, true, who, from);
     viewed = all_told(KVCL_EVENT_VIEW, who, false, who, from);
     right  = right && (failed >= 0) && (viewed >= 0);
     usleep(longer_us);
     kill(pids[who], SIGCONT);
-    end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
     while (right && ((when(who, KVCL_EVENT_EXCLUDED, who, true) == 0) ||
                      (atomic_load(&shared->told[who].put) != KVCL_ERR_STALE))) {
-        if (now_ns() > end) {
+        if (kvcl_now_ns() > end) {
             fprintf(stderr, "rank %d is not told that it was excluded; it sends with %s\n", who,
                     kvcl_status_name((kvcl_status_t)atomic_load(&shared->told[who].put)));
             right = false;
@@ -416,7 +408,7 @@ static bool case_fence(void)
     setenv("KVCL_FENCE", "kill", 1);
     right = start();
     unsetenv("KVCL_FENCE");
-    from = now_ns();
+    from = kvcl_now_ns();
     kill(pids[who], SIGSTOP);
     right = right && (waitpid(pids[who], &status, 0) == pids[who]) && WIFSIGNALED(status) &&
             (WTERMSIG(status) == SIGKILL);
@@ -432,7 +424,7 @@ static bool case_leave(void)
     uint64_t from;
     bool     right = start();
 
-    from           = now_ns();
+    from           = kvcl_now_ns();
     shared->leaver = size - 1;
     atomic_store(&shared->go, 1);
     right = right && (all_told(KVCL_EVENT_FAILED, size - 1, true, size - 1, from) >= 0) &&

@@ -11,13 +11,13 @@
  */
 #include "start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { RANKS = 8, ZOMBIES = 3, KEYS = 8, BLOCK = 4096, LONG_S = 60, LATE_NS = 100000000, TAG = 5, BURST = 4 };
 enum { FROM, TO, TRIED, BLOCKS }; /* blocks of a rank's cache: put from, got into, published */
@@ -52,14 +52,6 @@ typedef struct me {
 static shared_t *s;
 static unsigned zombies; /* bits */
 static unsigned sum[KINDS], sum_burst, sum_stale, sum_gets, sum_written;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 static bool is_zombie(int rank)
 {
@@ -103,11 +95,11 @@ static kvcl_status_t get(me_t *me, const kvcl_key_t *key)
 static void get_key(me_t *me, int of, unsigned i)
 {
     const kvcl_key_t key = key_of("member", of, i);
-    const uint64_t   end = now_ns() + (LONG_S * UINT64_C(1000000000) / 3);
+    const uint64_t   end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000) / 3);
     unsigned char    bytes[BLOCK], want[BLOCK];
     kvcl_status_t    status;
 
-    while (((status = get(me, &key)) != KVCL_OK) && (now_ns() < end) && !s->lost_member) {
+    while (((status = get(me, &key)) != KVCL_OK) && (kvcl_now_ns() < end) && !s->lost_member) {
         usleep(2000);
     }
     if (status != KVCL_OK) {
@@ -361,9 +353,9 @@ static int live(const void *arg, int rank)
 
 static bool wait_until(const _Atomic int *count, int n)
 {
-    const uint64_t end = now_ns() + (LONG_S * UINT64_C(1000000000));
+    const uint64_t end = kvcl_now_ns() + (LONG_S * UINT64_C(1000000000));
 
-    while ((atomic_load((_Atomic int *)(uintptr_t)count) < n) && (now_ns() < end) && !s->lost_member) {
+    while ((atomic_load((_Atomic int *)(uintptr_t)count) < n) && (kvcl_now_ns() < end) && !s->lost_member) {
         usleep(500);
     }
     return atomic_load((_Atomic int *)(uintptr_t)count) >= n;

@@ -6,6 +6,7 @@
  */
 #include "test/multi/start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <inttypes.h>
@@ -35,14 +36,6 @@ typedef struct samples {
 } samples_t;
 
 static samples_t suspected, failed, viewed, other;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 static double cpu_s(void)
 {
@@ -92,9 +85,9 @@ static void agree_often(kvcl_comm_h world)
 
     for (i = 0; i < AGREES; ++i) {
         flags = 1;
-        from  = now_ns();
+        from  = kvcl_now_ns();
         KVCL_TRY(kvcl_comm_agree(world, &flags, KVCL_WAIT_DEFAULT));
-        shared->value[me][i] = (double)(now_ns() - from) / 1e6;
+        shared->value[me][i] = (double)(kvcl_now_ns() - from) / 1e6;
     }
 }
 
@@ -110,11 +103,11 @@ static void get_often(kvcl_comm_h world, kvcl_cache_h cache)
     int            i;
 
     for (i = -100; (me == 1) && (i < gets); ++i) {
-        from = (i == 0) ? now_ns() : from;
+        from = (i == 0) ? kvcl_now_ns() : from;
         KVCL_TRY(kvcl_get(world, 0, cache, &sel, &sel, NULL, &req));
         KVCL_TRY(kvcl_req_wait(req, KVCL_WAIT_FOREVER));
     }
-    shared->value[1][0] = (double)gets * 1e9 / (double)(now_ns() - from);
+    shared->value[1][0] = (double)gets * 1e9 / (double)(kvcl_now_ns() - from);
 }
 
 static void be_idle(void)
@@ -255,7 +248,7 @@ static void kills(int rounds, unsigned first, unsigned who, const char *name, co
         usleep(300000); /* each has its lease by now */
         signal_ranks(first, SIGKILL);
         usleep((first != 0) ? (useconds_t)(15000 + (1000 * (i % 15))) : 0); /* deaths within 20 ms go in one view */
-        from = now_ns();
+        from = kvcl_now_ns();
         signal_ranks(who, SIGKILL);
         collect(&failed, 1, first | who, from);
         collect(&viewed, 2, first | who, from);
@@ -279,7 +272,7 @@ static void stops(int rounds)
     for (i = 0; i < rounds; ++i) {
         start();
         usleep(300000);
-        from = now_ns();
+        from = kvcl_now_ns();
         signal_ranks(who, SIGSTOP);
         collect(&suspected, 0, who, from);
         collect(&failed, 1, who, from);

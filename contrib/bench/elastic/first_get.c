@@ -7,13 +7,13 @@
  */
 #include "test/multi/start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { RANKS_MAX = 16, SAMPLES = 1 << 15, KEYS = 32, BLOCK = 4096 };
 
@@ -32,14 +32,6 @@ static shared_t  *shared;
 static int       size;
 static pid_t     pids[RANKS_MAX];
 static samples_t first, each;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- a rank ---- */
 
@@ -121,9 +113,9 @@ static void survive(kvcl_store_h store, kvcl_cache_h cache, int rank)
         i = (turn + (rank * 5)) % KEYS; /* the survivors begin with different keys */
         while (!get_one(store, cache, size - 1, i)) {
         }
-        atomic_store(&shared->key_ns[rank][i], now_ns() - killed);
+        atomic_store(&shared->key_ns[rank][i], kvcl_now_ns() - killed);
         if (turn == 0) {
-            atomic_store(&shared->first_ns[rank], now_ns() - killed);
+            atomic_store(&shared->first_ns[rank], kvcl_now_ns() - killed);
         }
     }
     for (turn = 0; turn < size * KEYS; ++turn) {
@@ -193,7 +185,7 @@ static void one_round(void)
     start_ranks(size, live, NULL, pids);
     wait_value(&shared->ready, size);
     usleep(500000); /* each has its lease by now */
-    atomic_store(&shared->killed_ns, now_ns());
+    atomic_store(&shared->killed_ns, kvcl_now_ns());
     kill(pids[size - 1], SIGKILL);
     wait_value(&shared->done, size - 1);
     for (rank = 0; rank < size - 1; ++rank) {

@@ -8,6 +8,7 @@
  */
 #include "test/multi/start_ranks.h"
 
+#include "base/clock.h"
 #include <kvcl/kvcl.h>
 
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { RANKS_MAX = 16, ROUNDS_MAX = 64, BYTES = 64, BATCH = 512 };
 
@@ -30,14 +30,6 @@ static int      size;
 static uint64_t keys = 1000000, replicas = 1;
 static char     folder[] = "/tmp/kvcl-reown-XXXXXX";
 static pid_t    pids[RANKS_MAX + 1];
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ((uint64_t)ts.tv_sec * 1000000000u) + (uint64_t)ts.tv_nsec;
-}
 
 /* ---- a rank ---- */
 
@@ -96,10 +88,10 @@ static int live(const void *arg, int rank)
     (void)dup2(fd, STDERR_FILENO);
     KVCL_TRY(kvcl_init(NULL, &ctx));
     KVCL_TRY(kvcl_comm_world(ctx, &world));
-    from  = now_ns();
+    from  = kvcl_now_ns();
     store = open_store(world, (rank == size) ? KVCL_STORE_JOIN : 0);
     if (rank == size) {
-        atomic_store(&shared->join_ns, now_ns() - from);
+        atomic_store(&shared->join_ns, kvcl_now_ns() - from);
         atomic_store(&shared->joined, 1);
     } else {
         if (rank == 0) {
@@ -147,7 +139,7 @@ static bool has_moved(int rank)
 
 static double death(void)
 {
-    const uint64_t from = now_ns();
+    const uint64_t from = kvcl_now_ns();
     int            rank;
 
     kill(pids[size - 1], SIGKILL);
@@ -156,7 +148,7 @@ static double death(void)
             usleep(1000);
         }
     }
-    return (double)(now_ns() - from) / 1e6;
+    return (double)(kvcl_now_ns() - from) / 1e6;
 }
 
 static double join(void)
