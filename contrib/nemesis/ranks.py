@@ -45,7 +45,7 @@ class Rank:
         self.asked = 0        # of its blocks those below this number were last looked for,
         self.missing = set()  # and these were not found
         self.fate = None      # None: alive and well; "killed", "excluded", "refused": it could not join
-        self.gone_at = None   # since when it is not
+        self.gone_at = None   # when it had its fate
         self.closed = False   # its output has ended
         self.stderr = None
 
@@ -125,13 +125,13 @@ class Ranks:
         threading.Thread(target=self._read, args=(rank,), daemon=True).start()
 
     def join(self, slot):
-        """A process joins in the slot, by the address of any that is or was a rank, one that lives among them."""
+        """A process joins in the slot. It is given the addresses of all that are or were ranks; one of them lives."""
         addresses = [rank.last("ready")["address"] for rank in self.newest.values() if rank.last("ready")]
         self.rnd.shuffle(addresses)
         self._start(slot, {"KVCL_JOIN": ",".join(addresses)})
 
     def pause(self, ms):
-        """Reads what the ranks say for so long. An attack has a moment; nothing is awaited by it."""
+        """Reads what the ranks say for so many milliseconds."""
         end = time.monotonic() + ms / 1e3
         self.until("", lambda: time.monotonic() >= end, end)
 
@@ -168,7 +168,7 @@ class Ranks:
                 pass
 
     def until(self, what, condition, wake_at=None):
-        """Reads what the ranks say until the condition holds. wake_at: when it does, whatever they say."""
+        """Reads what the ranks say until the condition holds. wake_at: when it holds, whatever they say."""
         end = time.monotonic() + PATIENCE
         while not condition():
             try:

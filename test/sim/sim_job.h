@@ -167,10 +167,10 @@ typedef struct job_counts {
 extern job_t        jobs[PROCS];
 extern job_break_t  job_broken;
 extern job_counts_t job_counts;
-extern bool         job_one_fault; /* the deadlines are met but by those that the fault concerns */
+extern bool         job_one_fault; /* all meet their deadlines, except those that the fault concerns */
 extern unsigned     job_experts;
 extern uint64_t     job_calm_at;   /* from then on operations come seldom */
-/* Called before each message but beats is sent; the sender, or anything else, may be changed. */
+/* Called before each message is sent, except beats. It may end the sender, or change anything else. */
 extern void (*job_on_send)(unsigned from, unsigned to);
 
 static inline job_t *job_of(const proc_t *p)
@@ -192,13 +192,14 @@ void job_check_end(void);
 void     job_net_begin(void);
 uint64_t job_net_at(void);
 void     job_net_deliver(void);
-/** To the process with that incarnation in the slot. NULL: it has ended, or this one has. */
+/** A message, which the caller fills, to the process with that incarnation in the slot. It goes nowhere if that process
+ * or this one has ended, or if it is lost. */
 job_mail_t *job_post(proc_t *p, uint32_t slot, uint64_t incarnation, job_kind_t kind);
 job_mail_t *job_post_rank(proc_t *p, uint32_t rank, job_kind_t kind);
-/** Its communicator's rank that is the sender; SLOTS: it is none. */
+/** The sender's rank in this one's communicator; SLOTS: it has none. */
 uint32_t job_rank_of(const job_t *job, const proc_t *from);
 void     job_wake(proc_t *p, uint64_t after_ns);
-/** What was held may fit now: at the end of the event. */
+/** Messages that are held are tried again at the end of the event (job_look). */
 void     job_look_again(proc_t *p);
 void     job_look(proc_t *p);
 void     job_drop_held(job_t *job);
@@ -233,7 +234,7 @@ bool job_has_slept(const proc_t *p, bool before, uint64_t *seen_p);
 void job_op_drop(job_t *job);
 
 /* sim_job_coll_in.c */
-/** True: the message is done with. first: it has just come. */
+/** True: the message is done with; false: it is to be held. first: it was not held before. */
 bool job_op_take(proc_t *p, const job_mail_t *mail, bool first);
 
 /* sim_job_bytes.c: what an operation moves */

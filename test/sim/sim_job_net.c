@@ -158,7 +158,7 @@ void job_drop_held(job_t *job)
     job->n_held = 0;
 }
 
-/* As the core does: a stranger, and a peer that has failed, says nothing. */
+/* As in the core, no message of a stranger or of a peer that has failed is taken. */
 static bool fits(proc_t *p, const proc_t *from)
 {
     const bool member = kvcl_view_has(&p->views.view, from->slot, from->incarnation);

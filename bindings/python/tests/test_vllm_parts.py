@@ -11,8 +11,8 @@ import sys
 import kvcl
 import pytest
 from kvcl._client import TEXT_MAX
-from kvcl._job import Job
 from kvcl._introduce import explain
+from kvcl._job import Job
 from kvcl.vllm import _fields, _options, _pages, _tier_jobs
 from kvcl.vllm._link import Link
 from kvcl.vllm._lookups import Lookups
@@ -97,7 +97,7 @@ def test_what_differs_is_named():
     assert explain(own, [far, other]) == "dtype is 'bf16' here and 'fp16' there"
     assert explain(own, [other, own]) is None
     assert explain(own, [_fields.text(dict(FIELDS, dtype="x"), "another tenant"), "no json", "[]", '"x"', "[" * 1024,
-                                 json.dumps({"form": "lmcache"})]) is None
+                         json.dumps({"form": "lmcache"})]) is None
 
 
 def test_an_introduction_fits_whatever_names_an_engine_has():

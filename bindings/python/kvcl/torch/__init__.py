@@ -34,10 +34,9 @@ A collective that fails since a rank has (RankFailed) ends those of all others (
 rank that has given up; all do until sync_after_failure(). send and recv with living ranks go on.
 
 deactivate_ranks() takes living ranks out. A process that was started anew with KVCL_JOIN (kvcl_view.h; with
-KVCL_SECRET_FILE, as all ranks, whose KVCL_JOIN_AT it names) takes the place of a rank that has ended, or a free one:
-the job has KVCL_SLOTS of them, and the group begins with as many ranks as began it. It calls init_process_group with
-that rank, a world_size that has it and a store of its own. Its collectives are of this rank alone, for what it loads
-and captures, until join_group(), which waits for the members:
+KVCL_SECRET_FILE, as all ranks, whose KVCL_JOIN_AT it names) takes the slot of a rank that has ended, or a free one of
+the job's KVCL_SLOTS. It calls init_process_group with that rank, a world_size above it and a store of its own. Its
+collectives are those of itself alone, while it loads and captures, until join_group(), which waits for the members:
 
     if all(kvcl.torch.get_peer_state(None, [4])):  # local: each step may ask
         kvcl.torch.activate_ranks(None, [4])       # all members, in one order with their other collective calls
