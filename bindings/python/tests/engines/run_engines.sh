@@ -86,6 +86,19 @@ new_secret() {
   (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$tmp/secret")
 }
 
+# checked STATUS WHAT LOG ERRORS: the result of a program that has printed "ok ..." or "FAIL ..." for each check, and
+# "done" at its end, into LOG. If it failed, the end of ERRORS is shown.
+checked() {
+  grep -E '^(TEST_SEED|FAIL|noticed)' "$3"
+  if [ "$1" = 0 ] && ! grep -q '^FAIL' "$3" && grep -q '^done' "$3"; then
+    ok "$2: $(grep -c '^ok' "$3") checks"
+  else
+    tail -n 40 "$4"
+    no "$2"
+    return 1
+  fi
+}
+
 plugin() {  # plugin OPTIONS
   printf '{"type":"native_plugin","module_path":"kvcl.lmcache","class_name":"Client","adapter_params":%s}' "$1"
 }
@@ -118,7 +131,7 @@ sglang_mooncake() {
 lmcache_mooncake() {
   has mooncake "$E/python" lmcache torch || return
   [ -e "$build/src/tools/kvcl_serve" ] || { skip "mooncake: kvcl_serve was not built"; return; }
-  (umask 077 && head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >secret)
+  new_secret
   "$E/python" -m kvcl.compat.mooncake "$tmp/switch" >/dev/null # the package that LMCache imports
   PYTHONPATH=$tmp:$tmp/switch KVCL_SECRET_FILE=$tmp/secret TEST_KVCL_SERVE=$build/src/tools/kvcl_serve \
     timeout -k 10 3600 "$E/python" "$here/tests/engines/lmcache_mooncake.py" >lmcache.log 2>lmcache.err
@@ -393,28 +406,14 @@ part_hicache() {
   new_secret
   KVCL_SECRET_FILE=$tmp/secret TEST_KVCL_SERVE=$build/src/tools/kvcl_serve \
     sglang_path "$S/python" "$here/tests/engines/sglang_lost.py" "$model" >hicache.log 2>&1
-  rc=$?
-  grep -E '^(FAIL|noticed)' hicache.log
-  if [ $rc = 0 ] && ! grep -q '^FAIL' hicache.log && grep -q '^done' hicache.log; then
-    ok "SGLang over a kvcl_serve that is stopped or killed: $(grep -c '^ok' hicache.log) checks"
-  else
-    tail -n 40 hicache.log
-    no "SGLang over a kvcl_serve that is stopped or killed"
-  fi
+  checked $? "SGLang over a kvcl_serve that is stopped or killed" hicache.log hicache.log
 }
 
 part_disagg() {
   has disagg "$S/python" sglang || return
   new_secret
   KVCL_SECRET_FILE=$tmp/secret sglang_path "$S/python" "$here/tests/engines/sglang_disagg.py" >disagg.log 2>disagg.err
-  rc=$?
-  grep -E '^(FAIL|noticed)' disagg.log
-  if [ $rc = 0 ] && ! grep -q '^FAIL' disagg.log && grep -q '^done' disagg.log; then
-    ok "SGLang's prefill and decode apart: $(grep -c '^ok' disagg.log) checks"
-  else
-    tail -n 20 disagg.err
-    no "SGLang's prefill and decode apart"
-  fi
+  checked $? "SGLang's prefill and decode apart" disagg.log disagg.err
 }
 
 part_apart() {
@@ -423,16 +422,10 @@ part_apart() {
   new_secret
   "$S/python" -m kvcl.sglang_plugin "$tmp" >/dev/null # an entry point in a folder of PYTHONPATH
   KVCL_SECRET_FILE=$tmp/secret sglang_path "$S/python" "$here/tests/engines/sglang_pd.py" "$model" >apart.log 2>&1
-  rc=$?
-  grep -E '^(TEST_SEED|FAIL|noticed)' apart.log
-  if [ $rc = 0 ] && ! grep -q '^FAIL' apart.log && grep -q '^done' apart.log; then
-    ok "engines of SGLang, prefill and decode apart: $(grep -c '^ok' apart.log) checks"
-  else
-    tail -n 20 apart.log
+  checked $? "engines of SGLang, prefill and decode apart" apart.log apart.log || {
     grep -hE '^[A-Za-z]*(Error|Exception)\b' ./*.engine.log
     tail -n 5 ./*.engine.log
-    no "engines of SGLang, prefill and decode apart"
-  fi
+  }
 }
 
 [ $# -gt 0 ] || set -- calls check vllm lost pages sglang hicache disagg apart mooncake
