@@ -189,9 +189,12 @@ kvcl_status_t kvcl_comm_waiting(kvcl_comm_h comm, unsigned char *waiting, int n)
     if (status != KVCL_OK) {
         return status;
     }
-    if ((waiting == NULL) || (n != comm->size)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_waiting: waiting is NULL, or %d bytes for %d ranks", n,
-                         (int)comm->size);
+    if (waiting == NULL) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_waiting: waiting is NULL: it takes a byte for each rank");
+    }
+    if (n != comm->size) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_comm_waiting: %d bytes for %d ranks: n must be "
+                         "kvcl_comm_size(comm)", n, (int)comm->size);
     }
     kvcl_lock(comm->ctx);
     for (i = 0; i < n; ++i) {
