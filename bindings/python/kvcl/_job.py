@@ -95,7 +95,7 @@ class Job:
                 self._thread.start()
             self._state.wait_for(lambda: self._opened or self._tried or self._closing, self.options.connect)
             if self._opened is None and not self._tried and not self._closing:
-                log.warning("%s: no store yet: the engine goes on without, and takes it up when the ranks have met",
+                log.warning("%s: no store yet: the engine goes on without, and uses it once the ranks have met",
                             self.who)
             return self._opened is not None
 
@@ -257,7 +257,7 @@ class Job:
                 self.say(error.status, f"{error} (later failures of this kind are not logged)")
 
     def _give_up(self, why: Any) -> None:
-        log.warning("%s: the store is lost: %s; it is opened again when the ranks meet again", self.who, why)
+        log.warning("%s: the store is lost: %s; it is opened again as soon as that is possible", self.who, why)
         self._opened = None
         self._state.notify_all()
 
