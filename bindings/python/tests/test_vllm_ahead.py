@@ -202,12 +202,13 @@ def content(layer, part):
 
 
 class Ends:
-    """A prefill engine's context and a decode engine's; both have caches of 2 parts a block. prompt: of `tokens`."""
+    """A prefill engine's context, of the first of its ranks, and a decode engine's; both have caches of 2 parts a
+    block. prompt: of `tokens`."""
 
-    def __init__(self, one, two, timeout=LIMIT):
+    def __init__(self, one, two, timeout=LIMIT, ranks=1):
         self.theirs, self.ours = one.cache(CACHE, LAYOUT), two.cache(CACHE, LAYOUT)
         self.board = Board(one, LAYERS, COUNT // 2)
-        self.leases = Leases(one, 60.0, log, self.board)
+        self.leases = Leases(one, 60.0, log, self.board, 0, ranks)
         self.peers = Peers({"timeout": LIMIT, "handover_timeout": timeout})
         self.peers.open(two, self.ours)
         self.rows, self.name = Rows(), b"n" * 32
@@ -444,10 +445,10 @@ def test_two_readers_are_waited_for(contexts):
 
 def test_ranks_that_are_read_need_not_be_equally_far(contexts):
     """One rank reads two, each of one head, in turns."""
-    ends = Ends(*contexts)
+    ends = Ends(*contexts, ranks=2)
     with kvcl.Context(boot="self") as third:
         cache, board = third.cache(CACHE, LAYOUT), Board(third, LAYERS, COUNT // 2)
-        other = Leases(third, 60.0, log, board)
+        other = Leases(third, 60.0, log, board, 1, 2)
         call = ends.peers.read(dataclasses.replace(ends.source(4), peers=(ends.leases.address, other.address)),
                                [Part(0, (0,), (0,), 1, 1), Part(1, (0,), (1,), 1, 1)], [20], 0)
         chunk = ends.step([5], 4)

@@ -266,7 +266,7 @@ def test_engines_of_any_sizes_hand_over_each_head(tmp_path, monkeypatch, heads, 
                 for part, head in enumerate(held):
                     cache.write(block * len(held) + part, bytes([16 * head + block]) * BLOCK)
             caches.append(cache)
-            leases.append(Leases(context, 60.0, log))
+            leases.append(Leases(context, 60.0, log, None, rank, theirs))
             leases[-1].set(Lease("r", 5, b"n" * 32))
             leases[-1].ended("r")
         source = Source(tuple(one.address for one in leases), (9, 3, 4), 5, b"n" * 32)

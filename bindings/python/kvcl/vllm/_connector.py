@@ -368,7 +368,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             transfers.cache = context.cache(_peers.CACHE, pages.layout, bases)
             if self._direct and self._saves:
                 board = Board(context, len(tensors), self._longest) if self._by_layer else None
-                transfers.leases = _peers.Leases(context, self._options["handover_timeout"], logger, board)
+                transfers.leases = _peers.Leases(context, self._options["handover_timeout"], logger, board,
+                                                 engine.tp_rank, engine.tp)
             if transfers.peers is not None:
                 transfers.peers.open(context, transfers.cache)
 

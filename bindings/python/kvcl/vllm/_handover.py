@@ -7,8 +7,9 @@ of the answer: the second one then finds the blocks by that name on the first on
 The prefill engine keeps the blocks, and gives them a lease: a slot in a table that decode engines may read, and in the
 slot the lease's name. It clears the slot before the blocks are given to others. A reader reads the blocks, then the
 slot: if the slot has the name, the blocks were not changed meanwhile. The name is made from the fields of the model,
-the handover's id, the blocks and the prompt's tokens. So parameters that name other blocks, or that come with another
-prompt, give another name: the read fails and the prompt is computed.
+the handover's id, the blocks and the prompt's tokens, and at each rank of several from its number. So parameters that
+name other blocks or other ranks, or the same ranks in another order, or that come with another prompt, give another
+name: the read fails and the prompt is computed.
 """
 
 import dataclasses
@@ -43,6 +44,10 @@ class Source:
     name: bytes = b""  # of the lease
     ahead: Optional[Ahead] = None
 
+    def name_at(self, peer: int) -> bytes:
+        """The lease's name at one of the ranks."""
+        return rank_name(self.name, peer, len(self.peers))
+
 
 @dataclasses.dataclass(frozen=True)
 class Lease:
@@ -59,6 +64,11 @@ def lease_name(base: bytes, handover: str, tokens: int, blocks: Sequence[int], h
     last = hashes[tokens // block_size - 1] if tokens >= block_size else b""
     text = json.dumps([handover, tokens, list(blocks), last.hex(), tail.hex()])
     return kvcl.key_from_bytes(text.encode(), base)
+
+
+def rank_name(name: bytes, rank: int, ranks: int) -> bytes:
+    """The name that a lease has at one rank of an engine of so many: each has other heads of the blocks."""
+    return name if ranks == 1 else kvcl.key_from_bytes(b"rank %d of %d" % (rank, ranks), name)
 
 
 def params(source: Source) -> Dict[str, Any]:
@@ -141,7 +151,9 @@ def _share(heads: int, tp: int, rank: int, theirs: int) -> Dict[int, List[Tuple[
 
 def parts(heads: int, tp: int, rank: int, theirs: int) -> List[Part]:
     """What a rank of tp reads from the ranks of an engine of size theirs. heads: of the model, of which each size
-    divides the other."""
+    divides the other. ValueError: no engine of the model has so many ranks."""
+    if heads % theirs != 0 and theirs % heads != 0:
+        raise ValueError(f"a prefill engine of {theirs} ranks: the model's {heads} KV heads are not divided so")
     shares = [_share(heads, tp, one, theirs) for one in range(tp)]
     out = []
     for peer, pairs in shares[rank].items():

@@ -8,6 +8,7 @@ All methods are called by the engine's thread, and none waits. Readers connect w
 
 import collections
 import contextlib
+import dataclasses
 import logging
 import struct
 import time
@@ -18,7 +19,7 @@ import kvcl
 from . import _board, _follow
 from ._announce import Board
 from ._board import Chunk
-from ._handover import SLOTS, Lease, Part, Source
+from ._handover import SLOTS, Lease, Part, Source, rank_name
 
 TABLE, CACHE = "vllm.leases", "vllm"
 NAME = 32
@@ -41,11 +42,11 @@ class _Open:
 
 class Leases:
     """seconds: how long blocks are kept for a reader after their request has ended. board: of an engine that announces
-    what it computes."""
+    what it computes. rank, ranks: of the engine."""
 
-    def __init__(self, context: kvcl.Context, seconds: float, log: logging.Logger,
-                 board: Optional[Board] = None) -> None:
-        self._seconds, self._log, self.board = seconds, log, board
+    def __init__(self, context: kvcl.Context, seconds: float, log: logging.Logger, board: Optional[Board] = None,
+                 rank: int = 0, ranks: int = 1) -> None:
+        self._seconds, self._log, self.board, self._rank, self._ranks = seconds, log, board, rank, ranks
         self._table = context.cache(TABLE, kvcl.Layout.bytes(SLOTS, NAME))
         for slot in range(SLOTS):
             self._table.write(slot, bytes(NAME))
@@ -61,18 +62,20 @@ class Leases:
         if one is None or one.lease is not None:
             self.drop([lease.request])
             one = self._open[lease.request] = _Open()
-        self._table.write(lease.slot, lease.name)
+        name = rank_name(lease.name, self._rank, self._ranks)
+        self._table.write(lease.slot, name)
         one.lease = lease
-        one.names.add(lease.name)
+        one.names.add(name)
 
     def announce(self, chunks: List[Chunk], good: bool) -> None:
         """A step begins that computes these. good: what it computes will be right."""
         board = self.board
         for chunk in chunks:
-            if board is not None and board.add(chunk, good):
+            name = rank_name(chunk.name, self._rank, self._ranks)
+            if board is not None and board.add(dataclasses.replace(chunk, name=name), good):
                 one = self._open.setdefault(chunk.request, _Open())
-                one.names.add(chunk.name)
-                for data in self._early.pop(chunk.name, ()):
+                one.names.add(name)
+                for data in self._early.pop(name, ()):
                     self._told(data)
 
     def ended(self, request: str) -> None:
@@ -227,7 +230,7 @@ class Peers:
             yield from self._all([lambda part=part: self._get(comms[part.peer], part, theirs, blocks, each)
                                   for part in read])
             call.there = True
-            yield from self._check(source, [comms[part.peer] for part in read])
+            yield from self._check(source, {part.peer: comms[part.peer] for part in read})
         self._tell(source, comms, parts)
         return [kvcl.Status.OK] * (len(blocks) * each)
 
@@ -236,7 +239,7 @@ class Peers:
         """This rank needs the blocks no longer."""
         for part in parts:
             with contextlib.suppress(kvcl.RankFailed, kvcl.Unreachable):
-                comms[part.peer].notify(0, READ.pack(source.name, part.reader, part.readers))
+                comms[part.peer].notify(0, READ.pack(source.name_at(part.peer), part.reader, part.readers))
 
     def _get(self, comm: kvcl.Comm, part: Part, theirs: Any, blocks: List[int], each: int,
              layers: Any = None) -> kvcl.Request[None]:
@@ -254,7 +257,7 @@ class Peers:
             yield None  # other reads have them
         slots = [self._free.pop() for _ in ranks]
         sides = [_follow.Side(
-            comm, self._rows, slot * _board.WINDOW, ahead, source.name, layers, blocks, first,
+            comm, self._rows, slot * _board.WINDOW, ahead, source.name_at(part.peer), layers, blocks, first,
             lambda theirs, ours, some, comm=comm, part=part: self._get(comm, part, theirs, ours, each, some),
             (1 << 32) // part.their_parts, self._options["timeout"]) for (comm, part), slot in zip(ranks, slots)]
         self._following += 1
@@ -288,7 +291,7 @@ class Peers:
             self._following -= 1
             self._free += slots
 
-    def _check(self, source: Source, comms: List[kvcl.Comm]) -> Any:
+    def _check(self, source: Source, comms: Dict[int, kvcl.Comm]) -> Any:
         while len(self._free) < len(comms):
             yield None  # other reads have them
         slots = [self._free.pop() for _ in comms]
@@ -297,8 +300,8 @@ class Peers:
                 self._scratch.write(slot, bytes(NAME))
             yield from self._all([lambda comm=comm, slot=slot: comm.get(
                 0, self._scratch, [source.slot], [slot], remote_cache=TABLE, timeout=self._options["timeout"])
-                for comm, slot in zip(comms, slots)])
-            if any(self._scratch.read(slot) != source.name for slot in slots):
+                for comm, slot in zip(comms.values(), slots)])
+            if any(self._scratch.read(slot) != source.name_at(peer) for peer, slot in zip(comms, slots)):
                 raise kvcl.Stale(_follow.GONE)
         finally:
             self._free += slots
