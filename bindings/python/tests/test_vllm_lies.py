@@ -3,18 +3,19 @@ with an error, after which the prompt is computed; nothing else of either engine
 """
 
 import logging
+import random
 
 import kvcl
 import pytest
-from kvcl.vllm import _handover
+from kvcl.vllm import _board, _handover
 from kvcl.vllm._announce import Board
-from kvcl.vllm._board import Rows
+from kvcl.vllm._board import Header, Rows
 from kvcl.vllm._handover import Ahead, Lease, Source
 from kvcl.vllm._peers import CACHE, Leases, Peers
 
 from conftest import LIMIT
 from test_vllm_ahead import COUNT, LAYERS, LAYOUT, PAGE, TOKENS
-from test_vllm_handover import wait
+from test_vllm_handover import PARTS, wait
 
 NAME, THEIRS, OURS = b"n" * 32, (3, 4), [20, 21]  # of a lease; the blocks of a prompt of 8 tokens
 log = logging.getLogger("test")
@@ -86,3 +87,81 @@ def test_other_ranks_than_the_engines_or_in_another_order_are_not_read(three, ra
 def test_an_engine_of_a_size_that_the_heads_do_not_allow_is_refused(heads, theirs):
     with pytest.raises(ValueError, match=f"of {theirs} ranks: the model's {heads} KV heads"):
         _handover.parts(heads, 1, 0, theirs)
+
+
+# ---- boards ----
+
+
+class Liar:
+    """The board of an engine that writes there what it likes, and a decode engine that reads it."""
+
+    def __init__(self, one, two, timeout):
+        self.cache, self.ours = two.cache(CACHE, LAYOUT), one.cache(CACHE, LAYOUT)
+        self.headers = two.cache(_board.BOARD, kvcl.Layout.bytes(_board.ROWS, _board.CELL))
+        self.cells = two.cache(_board.BLOCKS, kvcl.Layout.bytes(_board.ROWS, _board.CELL))
+        for row in range(_board.ROWS):
+            self.headers.write(row, bytes(_board.CELL))
+        self.row = _board.rows_of("id")[3]
+        self.door = two.listen()
+        self.peers = Peers({"timeout": LIMIT, "handover_timeout": timeout})
+        self.peers.open(one, self.ours)
+
+    def say(self, blocks=(0,), **fields):
+        said = {"name": NAME, "mark": _board.mark_of("id"), "turn": 1, "cells": 1, "before": 8, "after": 8, **fields}
+        self.cells.write(self.row, _board.pack_blocks(blocks))
+        self.headers.write(self.row, Header(**said).pack())
+
+    def read(self):
+        source = Source((self.door.address,), (), -1, NAME, Ahead("id", 8, TOKENS))
+        return self.peers.read(source, PARTS, OURS, 0)
+
+
+@pytest.mark.parametrize("said", [{"cells": 0}, {"cells": (1 << 32) - 1}, {"cells": 1 << 24}, {"blocks": [1 << 31, 0]},
+                                  {"blocks": [1, (1 << 32) - 1]}], ids=str)
+def test_a_board_that_cannot_be_is_no_prompts(three, said):
+    liar = Liar(*three[:2], LIMIT)
+    liar.say(**said)
+    with pytest.raises(kvcl.Stale):
+        wait(liar.read(), liar.peers)
+    assert len(liar.peers._free) == 256
+
+
+def test_random_boards_end_with_an_answer_or_an_error_and_touch_no_other_block(three):
+    """The header and the blocks change while they are read."""
+    seed = random.SystemRandom().randrange(1 << 30)
+    print("seed", seed)
+    rand = random.Random(seed)
+    liar = Liar(*three[:2], LIMIT)
+    for base in liar.ours.bases:
+        memoryview(base)[:] = b"o" * len(memoryview(base))
+    liar.say([3, 4])
+    assert wait(liar.read(), liar.peers) == [kvcl.Status.OK] * 4
+    liar.peers._options["handover_timeout"] = 0.05
+
+    def number(most):
+        return rand.choice([rand.randrange(most), rand.randrange(1 << 32), 0, (1 << 32) - 1])
+
+    for _ in range(60):
+        call = liar.read()
+        while not call.done:
+            if rand.random() < 0.2:
+                liar.say([number(COUNT // 2) for _ in range(_board.PER_CELL)], before=number(10), after=number(10),
+                         layers=number(LAYERS + 2), turn=number(2), cells=rand.choice([1, 1, 1, number(3)]))
+            liar.peers.progress()
+        assert call.error is None or isinstance(call.error, kvcl.KvclError), call.error
+        assert len(liar.peers._free) == 256
+    for base in liar.ours.bases:
+        page = bytes(memoryview(base))
+        assert page[:2 * OURS[0] * PAGE] + page[(2 * OURS[-1] + 2) * PAGE:] == b"o" * ((COUNT - 4) * PAGE)
+
+
+def test_a_read_that_cannot_be_posted_leaves_none_behind_that_moves_bytes():
+    first = object()
+
+    def wrong():
+        raise ValueError("blocks is 4294967296: 0 to 4294967295 is possible")
+
+    steps = Peers._all([lambda: first, wrong])
+    assert next(steps) is first
+    with pytest.raises(ValueError):
+        steps.send(None)

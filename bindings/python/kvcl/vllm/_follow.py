@@ -15,6 +15,7 @@ from ._handover import Ahead
 
 SHORTEST, LONGEST = 0.0001, 0.001  # seconds between two looks that find nothing new; the longer for each such read
 GONE = "the prefill engine has given these blocks to others, or they are of another prompt"
+CELLS = (1 << 32) // _board.ROWS  # that a row may have: more than ids of blocks can name are a lie
 
 Post = Callable[[], Any]
 
@@ -77,7 +78,7 @@ class Side:
         if need <= known:
             return None
         first, end = known // PER_CELL, -(-need // PER_CELL)
-        if end > self._said.cells:
+        if end > self._said.cells or self._said.cells > CELLS:
             raise kvcl.Stale(GONE)
         end = min(end, first + WINDOW)
         self._cells, row = (first, end, need), self._rows[0] * self._said.cells
