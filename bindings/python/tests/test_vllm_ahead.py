@@ -478,7 +478,7 @@ def test_a_prompt_that_never_appears_and_one_that_stops_are_given_up(contexts):
     call = ends.read(8, [20, 21])
     ends.board.step_computed()
     assert wait(call, ends.peers) == [kvcl.Status.OK] * 4
-    assert len(ends.peers._free) == 256  # no read keeps its cells
+    assert len(ends.peers._free_rows) == 256  # no read keeps its cells
     ends.leases.close()
 
 

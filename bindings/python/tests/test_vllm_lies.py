@@ -11,10 +11,10 @@ from kvcl.vllm import _board, _handover
 from kvcl.vllm._announce import Board
 from kvcl.vllm._board import Header, Rows
 from kvcl.vllm._handover import Ahead, Lease, Source
-from kvcl.vllm._peers import CACHE, Leases, Peers
+from kvcl.vllm._peers import CACHE, SCRATCH, Leases, Peers
 
 from conftest import LIMIT
-from test_vllm_ahead import COUNT, LAYERS, LAYOUT, PAGE, TOKENS
+from test_vllm_ahead import COUNT, LAYERS, LAYOUT, PAGE, TOKENS, Ends
 from test_vllm_handover import PARTS, wait
 
 NAME, THEIRS, OURS = b"n" * 32, (3, 4), [20, 21]  # of a lease; the blocks of a prompt of 8 tokens
@@ -123,7 +123,7 @@ def test_a_board_that_cannot_be_is_no_prompts(three, said):
     liar.say(**said)
     with pytest.raises(kvcl.Stale):
         wait(liar.read(), liar.peers)
-    assert len(liar.peers._free) == 256
+    assert len(liar.peers._free_rows) == SCRATCH
 
 
 def test_random_boards_end_with_an_answer_or_an_error_and_touch_no_other_block(three):
@@ -149,7 +149,7 @@ def test_random_boards_end_with_an_answer_or_an_error_and_touch_no_other_block(t
                          layers=number(LAYERS + 2), turn=number(2), cells=rand.choice([1, 1, 1, number(3)]))
             liar.peers.progress()
         assert call.error is None or isinstance(call.error, kvcl.KvclError), call.error
-        assert len(liar.peers._free) == 256
+        assert len(liar.peers._free_rows) == SCRATCH
     for base in liar.ours.bases:
         page = bytes(memoryview(base))
         assert page[:2 * OURS[0] * PAGE] + page[(2 * OURS[-1] + 2) * PAGE:] == b"o" * ((COUNT - 4) * PAGE)
@@ -165,3 +165,24 @@ def test_a_read_that_cannot_be_posted_leaves_none_behind_that_moves_bytes():
     assert next(steps) is first
     with pytest.raises(ValueError):
         steps.send(None)
+
+
+def test_prompts_that_are_never_computed_keep_no_other_read_waiting(three):
+    """As many as are read at once, and one more: which a step might wait for."""
+    ends = Ends(*three[:2])
+    ends.leases.set(Lease("r", 5, b"l" * 32))
+    calls = [ends.read(4, [20]) for _ in range(SCRATCH)]
+    ends.until(lambda: not ends.peers._free_rows)
+    calls.append(ends.read(4, [20]))
+    source = Source((ends.leases.address,), (9,), 5, b"l" * 32)
+    call = ends.peers.read(source, PARTS, [30], 0)
+    ends.until(lambda: call.done or any(one.done for one in calls))
+    assert call.done and call.result == [kvcl.Status.OK] * 2
+    ends.peers._options["handover_timeout"] = 0.2
+    ends.until(lambda: all(one.done for one in calls))
+    assert all(isinstance(one.error, kvcl.TimedOut) for one in calls)
+    assert len(ends.peers._free_rows) == SCRATCH
+    ends.peers._free_rows = []
+    with pytest.raises(kvcl.TimedOut, match="256 other prompts are read"):
+        wait(ends.read(4, [20]), ends.peers)
+    ends.leases.close()

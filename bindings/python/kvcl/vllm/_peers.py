@@ -24,7 +24,7 @@ from ._handover import SLOTS, Lease, Part, Source, rank_name
 TABLE, CACHE = "vllm.leases", "vllm"
 NAME = 32
 READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's number, how many readers there are
-SCRATCH = 256                   # reads of slots under way, and of boards
+SCRATCH = 256                   # reads of slots under way, and as many of boards
 FOREVER = float("inf")
 
 
@@ -156,7 +156,8 @@ class Peers:
 
     def open(self, context: kvcl.Context, cache: kvcl.Cache) -> None:
         """cache: of this rank's blocks. By any thread. Connections of an earlier context are forgotten."""
-        self._open, self._peers, self._free = False, {}, list(range(SCRATCH))
+        self._open, self._peers = False, {}
+        self._free, self._free_rows = list(range(SCRATCH)), list(range(SCRATCH))
         self._context, self._cache = context, cache
         self._scratch = context.cache("vllm.slots", kvcl.Layout.bytes(SCRATCH, NAME))
         self._rows = context.cache("vllm.rows", kvcl.Layout.bytes(SCRATCH * _board.WINDOW, _board.CELL))
@@ -253,9 +254,12 @@ class Peers:
         assert source.ahead is not None
         layers, ahead = self._cache.layout.layers, source.ahead
         part_bytes = self._cache.block_bytes // layers
-        while len(self._free) < len(ranks):
-            yield None  # other reads have them
-        slots = [self._free.pop() for _ in ranks]
+        until = time.monotonic() + self._options["handover_timeout"]
+        while len(self._free_rows) < len(ranks):
+            if time.monotonic() > until:
+                raise kvcl.TimedOut(f"{SCRATCH} other prompts are read while they are computed: no more at once")
+            yield None
+        slots = [self._free_rows.pop() for _ in ranks]
         sides = [_follow.Side(
             comm, self._rows, slot * _board.WINDOW, ahead, source.name_at(part.peer), layers, blocks, first,
             lambda theirs, ours, some, comm=comm, part=part: self._get(comm, part, theirs, ours, each, some),
@@ -289,7 +293,7 @@ class Peers:
                 pause = min(2 * pause, _follow.LONGEST * self._following)
         finally:
             self._following -= 1
-            self._free += slots
+            self._free_rows += slots
 
     def _check(self, source: Source, comms: Dict[int, kvcl.Comm]) -> Any:
         while len(self._free) < len(comms):
