@@ -4,6 +4,7 @@ with an error, after which the prompt is computed; nothing else of either engine
 
 import logging
 import random
+import types
 
 import kvcl
 import pytest
@@ -11,7 +12,7 @@ from kvcl.vllm import _board, _handover
 from kvcl.vllm._announce import Board
 from kvcl.vllm._board import Header, Rows
 from kvcl.vllm._handover import Ahead, Lease, Source
-from kvcl.vllm._peers import CACHE, SCRATCH, Leases, Peers
+from kvcl.vllm._peers import CACHE, EARLY, READ, SCRATCH, Leases, Peers
 
 from conftest import LIMIT
 from test_vllm_ahead import COUNT, LAYERS, LAYOUT, PAGE, TOKENS, Ends
@@ -186,3 +187,37 @@ def test_prompts_that_are_never_computed_keep_no_other_read_waiting(three):
     with pytest.raises(kvcl.TimedOut, match="256 other prompts are read"):
         wait(ends.read(4, [20]), ends.peers)
     ends.leases.close()
+
+
+# ---- notifications ----
+
+
+class Flood:
+    """In place of a door: notifications without end, of prompts that the engine does not know."""
+
+    def __init__(self):
+        self.taken, self.rand = 0, random.Random(1)
+        self.names = [self.rand.randbytes(32) for _ in range(16)]
+
+    def notify_recv(self):
+        self.taken += 1
+        assert self.taken < 1000, "a poll does not end"
+        return 0, READ.pack(self.rand.choice(self.names), self.rand.randrange(4096), 4096)
+
+
+def test_readers_that_tell_without_end_hold_nothing_up_and_take_bounded_memory(three):
+    leases, = computed(three[1:2])
+    door, leases._door = leases._door, Flood()
+    total = 0
+    while total < 2 * EARLY:
+        leases._door.taken = 0
+        leases.poll()
+        total += leases._door.taken
+    told = [data for one in leases._early.values() for data in one]
+    assert 0 < len(told) <= EARLY and len(told) == len(set(told)) == leases._n_early
+    leases._door = types.SimpleNamespace(notify_recv=iter([(0, READ.pack(NAME, 0, 1)), None]).__next__)
+    leases.ended("r")
+    leases.poll()
+    assert "r" not in leases and not leases._named and leases.late == 0
+    leases._door = door
+    leases.close()

@@ -25,6 +25,9 @@ TABLE, CACHE = "vllm.leases", "vllm"
 NAME = 32
 READ = struct.Struct("<32sII")  # a notification: the lease's name, the reader's number, how many readers there are
 SCRATCH = 256                   # reads of slots under way, and as many of boards
+READERS = 4096                  # of a lease, at most
+TOLD = 256                      # notifications that a poll takes; the rest waits for the next one
+EARLY = 16384                   # of them that are kept, of prompts that have not begun
 FOREVER = float("inf")
 
 
@@ -51,7 +54,9 @@ class Leases:
         for slot in range(SLOTS):
             self._table.write(slot, bytes(NAME))
         self._open: Dict[str, _Open] = {}
-        self._early: "collections.OrderedDict[bytes, List[bytes]]" = collections.OrderedDict()  # told of no lease yet
+        self._named: Dict[bytes, List[_Open]] = {}
+        self._early: "collections.OrderedDict[bytes, Set[bytes]]" = collections.OrderedDict()  # told of no lease yet
+        self._n_early = 0
         self.late = 0  # leases that nobody has read in time
         self._door = context.listen()
         self.address = self._door.address
@@ -65,7 +70,7 @@ class Leases:
         name = rank_name(lease.name, self._rank, self._ranks)
         self._table.write(lease.slot, name)
         one.lease = lease
-        one.names.add(name)
+        self._name(one, name)
 
     def announce(self, chunks: List[Chunk], good: bool) -> None:
         """A step begins that computes these. good: what it computes will be right."""
@@ -73,10 +78,16 @@ class Leases:
         for chunk in chunks:
             name = rank_name(chunk.name, self._rank, self._ranks)
             if board is not None and board.add(dataclasses.replace(chunk, name=name), good):
-                one = self._open.setdefault(chunk.request, _Open())
-                one.names.add(name)
-                for data in self._early.pop(name, ()):
+                self._name(self._open.setdefault(chunk.request, _Open()), name)
+                early = self._early.pop(name, set())
+                self._n_early -= len(early)
+                for data in early:
                     self._told(data)
+
+    def _name(self, one: _Open, name: bytes) -> None:
+        if name not in one.names:
+            one.names.add(name)
+            self._named.setdefault(name, []).append(one)
 
     def ended(self, request: str) -> None:
         """The request has ended: its blocks are kept for the reader, for a while."""
@@ -90,6 +101,10 @@ class Leases:
             one = self._open.pop(request, None)
             if one is not None and one.lease is not None:
                 self._table.write(one.lease.slot, bytes(NAME))
+            for name in one.names if one is not None else ():
+                self._named[name] = [other for other in self._named[name] if other is not one]
+                if not self._named[name]:
+                    del self._named[name]
             if self.board is not None:
                 self.board.drop(request)
 
@@ -100,7 +115,9 @@ class Leases:
         """End the leases that all readers have read, or whose time is up."""
         if not self._open and self.board is None:
             return
-        while (got := self._door.notify_recv()) is not None:
+        for _ in range(TOLD):
+            if (got := self._door.notify_recv()) is None:
+                break
             self._told(got[1])
         now = time.monotonic()
         for request, one in list(self._open.items()):
@@ -115,17 +132,18 @@ class Leases:
         if len(data) != READ.size:
             return
         name, reader, readers = READ.unpack(data)
-        leased = False
-        for one in self._open.values():
-            if name in one.names and 0 < readers <= 4096 and reader < readers:
-                one.readers.add(reader)
-                one.read, leased = len(one.readers) >= readers, True
+        if not reader < readers <= READERS:
+            return
+        leased = self._named.get(name, [])
+        for one in leased:
+            one.readers.add(reader)
+            one.read = len(one.readers) >= readers
         if not leased and self.board is not None:  # of a request that has not begun here, and will not be read
-            told = self._early.setdefault(name, [])
-            if len(told) < readers <= 4096:
-                told.append(data)
-            while len(self._early) > SLOTS:
-                self._early.popitem(last=False)
+            told = self._early.setdefault(name, set())
+            self._n_early += data not in told
+            told.add(data)
+            while self._n_early > EARLY:
+                self._n_early -= len(self._early.popitem(last=False)[1])
 
     def close(self) -> None:
         """Nobody may read any more, nor connect; readers are disconnected. poll() finds nothing from then on."""
