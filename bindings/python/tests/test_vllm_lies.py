@@ -13,10 +13,11 @@ from kvcl.vllm._announce import Board
 from kvcl.vllm._board import Header, Rows
 from kvcl.vllm._handover import Ahead, Lease, Source
 from kvcl.vllm._peers import CACHE, EARLY, READ, SCRATCH, Leases, Peers
+from kvcl.vllm._plan import Plan
 
 from conftest import LIMIT
 from test_vllm_ahead import COUNT, LAYERS, LAYOUT, PAGE, TOKENS, Ends
-from test_vllm_handover import PARTS, wait
+from test_vllm_handover import BASE, PARTS, SIZE, hashes, wait
 
 NAME, THEIRS, OURS = b"n" * 32, (3, 4), [20, 21]  # of a lease; the blocks of a prompt of 8 tokens
 log = logging.getLogger("test")
@@ -221,3 +222,26 @@ def test_readers_that_tell_without_end_hold_nothing_up_and_take_bounded_memory(t
     assert "r" not in leases and not leases._named and leases.late == 0
     leases._door = door
     leases.close()
+
+
+# ---- names ----
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 200 + "\udfff", "x" * (1 << 20), ""],
+                         ids=["half", "end", "long", "none"])
+@pytest.mark.parametrize("how", [{"kvcl_tokens": 300}, {"kvcl_ahead": True, "kvcl_peers": ["address"]}],
+                         ids=["computed", "ahead"])
+def test_a_name_that_is_none_costs_its_request_the_handover_and_others_nothing(name, how):
+    """A step's work is that of all of its requests: what one of them fails with would lose it."""
+    plan = Plan(SIZE, "prompt", 1, BASE, True)
+    plan.peers[0] = "address"
+    for request, given in (("bad", name), ("good", "id")):
+        plan.add(request, 300, hashes(2), {"do_remote_decode": True, "kvcl_id": given})
+    work = plan.step([("bad", 300), ("good", 300)], lambda r: [7, 8, 9])
+    assert [one.request for one in work.chunks] == ["good"]
+    assert [one.request for one in work.leases] == ["bad", "good"] and len(work.saves) == 2
+    plan.add("read", 300, hashes(2), {"do_remote_prefill": True, "kvcl_id": name, **how})
+    assert not plan.expects("read") and not plan.direct("read")
+    first, names = plan.wanted("read", 300, 0)
+    plan.load("read", 0, 256, [1, 2])
+    assert (first, names) == (0, hashes(2)) and plan.step([], lambda r: []).loads[0].names == names

@@ -77,8 +77,10 @@ def params(source: Source) -> Dict[str, Any]:
 
 
 def named(value: Any) -> bool:
-    """Whether it is a router's name of a request."""
-    return isinstance(value, str) and 0 < len(value) <= NAME_MAX
+    """Whether it is a router's name of a request: text that has bytes. Half of a pair of surrogates, which JSON can
+    name, has none."""
+    return (isinstance(value, str) and 0 < len(value) <= NAME_MAX
+            and not any("\ud800" <= one <= "\udfff" for one in value))
 
 
 def _addresses(peers: Any) -> bool:

@@ -149,7 +149,7 @@ class Plan:
                 (source := _handover.read_ahead(params, prompt, self.size)) is not None:
             entry.handover, entry.expected = params["kvcl_id"], prompt
             entry.source = dataclasses.replace(source, name=self._ahead_name(entry))
-        elif params and params.get("do_remote_prefill") and isinstance(params.get("kvcl_id"), str):
+        elif params and params.get("do_remote_prefill") and _handover.named(params.get("kvcl_id")):
             tokens = params.get("kvcl_tokens")
             if isinstance(tokens, int) and 0 < tokens <= prompt:
                 entry.handover, entry.expected = params["kvcl_id"], tokens
