@@ -245,3 +245,26 @@ def test_a_name_that_is_none_costs_its_request_the_handover_and_others_nothing(n
     first, names = plan.wanted("read", 300, 0)
     plan.load("read", 0, 256, [1, 2])
     assert (first, names) == (0, hashes(2)) and plan.step([], lambda r: []).loads[0].names == names
+
+
+# ---- through the store ----
+
+
+def test_a_partial_block_is_looked_for_with_its_own_prompt_alone():
+    """It would be wrong bytes for any other one, also in the blocks that are cached and saved after it."""
+    plan = Plan(SIZE, "prompt")
+    plan.add("p", 300, hashes(2), {"do_remote_decode": True}, b"tail")
+    save, = plan.step([("p", 300)], lambda r: [7, 8, 9]).saves
+    params = plan.finished("p")[1]
+
+    def wanted(names=None, tail=b"tail", prompt=300, **changes):
+        decode = Plan(SIZE, "none")
+        decode.add("d", prompt, hashes(2) if names is None else names, dict(params, **changes), tail)
+        return decode.wanted("d", prompt, 0)[1]
+
+    assert wanted() == save.names and len(save.names) == 3
+    for others in (wanted(tail=b"other"), wanted(hashes(2, "other")), wanted(kvcl_id="x"), wanted(prompt=301),
+                   wanted(kvcl_tokens=299), wanted(kvcl_tokens=256)):
+        assert save.names[2] not in others
+    assert wanted(prompt=301) == wanted(kvcl_tokens=256) == hashes(2)
+    assert wanted(kvcl_tokens=100) == hashes(2)  # it expects nothing, and asks as any other

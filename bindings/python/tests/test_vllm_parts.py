@@ -283,7 +283,7 @@ def test_a_prompt_is_handed_over_with_its_partial_block(prompt):
     decode.load("d", 0, prompt, range(30, 40))
     load, = decode.step([], lambda r: []).loads
     assert load.names == wanted and load.blocks == list(range(30, 30 + len(wanted)))
-    assert load.parts == ([part_name(params["kvcl_id"], full)] if prompt % size else [])
+    assert load.parts == ([part_name(params["kvcl_id"], full, names, b"")] if prompt % size else [])
     decode.give_up("d")
     assert not decode.expects("d") and decode.wanted("d", prompt, 0)[1] == names[:(prompt - 1) // size]
 

@@ -188,7 +188,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if self._link is not None:
             self._plan.add(request.request_id, request.num_prompt_tokens, request.block_hashes,
                            request.kv_transfer_params,
-                           self._tail(request) if self._direct and request.kv_transfer_params else b"", request)
+                           self._tail(request) if request.kv_transfer_params else b"", request)
 
     def _tail(self, request: Any) -> bytes:
         """What the hashes of full blocks do not cover."""

@@ -2,10 +2,11 @@
 
 Blocks are numbered within their request. A block's name is vLLM's hash of it. The last block of a prompt that one
 engine computes for another (prefill and decode apart) may be partial: it has no hash, so its name is made from the
-handover's id, which travels with the request.
+handover's id, which travels with the request, and from the prompt, since users may send an id with another one.
 """
 
 import dataclasses
+import json
 import secrets
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -95,9 +96,10 @@ class Entry:
     blocks: Tuple[int, ...] = ()      # prefill: its blocks
 
 
-def part_name(handover: str, block: int) -> bytes:
-    """The name of a prompt's partial last block."""
-    return kvcl.key_from_string(f"kvcl.vllm part {handover} {block}")
+def part_name(handover: str, block: int, hashes: Sequence[bytes], tail: bytes) -> bytes:
+    """The name of a prompt's partial last block. hashes: vLLM's, of the full ones. tail: what is in it."""
+    before = hashes[block - 1] if 0 < block <= len(hashes) else b""
+    return kvcl.key_from_string(json.dumps(["kvcl.vllm part", handover, block, before.hex(), tail.hex()]))
 
 
 class Plan:
@@ -152,7 +154,8 @@ class Plan:
         elif params and params.get("do_remote_prefill") and _handover.named(params.get("kvcl_id")):
             tokens = params.get("kvcl_tokens")
             if isinstance(tokens, int) and 0 < tokens <= prompt:
-                entry.handover, entry.expected = params["kvcl_id"], tokens
+                entry.handover = params["kvcl_id"]
+                entry.expected = tokens if tokens == prompt else tokens // self.size * self.size  # tail is the prompt's
                 source = _handover.read(params, -(-tokens // self.size)) if self._base else None
                 if source is not None and tokens == prompt:
                     entry.source = dataclasses.replace(source, name=self._name(entry, source.blocks))
@@ -182,7 +185,7 @@ class Plan:
             end = min(entry.expected // self.size, len(entry.hashes))
             names = list(entry.hashes[first:end])
             if entry.expected % self.size != 0 and end == entry.expected // self.size:
-                names.append(part_name(entry.handover, end))
+                names.append(part_name(entry.handover, end, entry.hashes, entry.tail))
             return first, names
         return first, list(entry.hashes[first:min((tokens - 1) // self.size, len(entry.hashes))])
 
@@ -232,7 +235,7 @@ class Plan:
         names = list(entry.hashes[first:min(end, (computed + tokens) // self.size)])
         parts: List[bytes] = []
         if len(names) < end - first:
-            parts = [part_name(entry.handover, end - 1)]
+            parts = [part_name(entry.handover, end - 1, entry.hashes, entry.tail)]
         into = list(blocks[first:end])
         source, entry.source = entry.source, None
         entry.peers = source.peers if source else ()
@@ -342,7 +345,7 @@ class Plan:
         entry.saved = max(entry.saved, end)
         last = entry.prompt // self.size
         if entry.prefill and not entry.part_saved and computed >= entry.prompt and entry.prompt % self.size != 0:
-            due.append((part_name(entry.handover, last), last, blocks[last]))
+            due.append((part_name(entry.handover, last, entry.hashes, entry.tail), last, blocks[last]))
             entry.part_saved = True
         return due
 
