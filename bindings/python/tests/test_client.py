@@ -338,6 +338,26 @@ def test_blocks_of_another_size_are_refused(home):
     server.end()
 
 
+def test_a_client_takes_no_more_memory_of_the_server_than_its_buffer(home):
+    server = Server(home, "--client-buffer", "64K")
+    with kvcl.Context(boot="self") as context:
+        for bytes_ in ((1 << 32) - 2, (64 << 10) + 1):
+            with pytest.raises(kvcl.InvalidParam, match="larger than a client's buffer"):
+                kvcl.StoreClient(context, block_bytes=bytes_).connect(server.file)
+        for bytes_, blocks in ((64 << 10, 1), (BLOCK, 16)):
+            client = kvcl.StoreClient(context, block_bytes=bytes_)
+            client.connect(server.file)
+            assert len(client._free) == blocks
+    assert server.process.poll() is None
+    server.end()
+    server = Server(home, "--client-buffer", "1K")  # less than a block of the store: it has room for one
+    with kvcl.Context(boot="self") as context:
+        client = kvcl.StoreClient(context, block_bytes=BLOCK)
+        client.connect(server.file)
+        assert len(client._free) == 1
+    server.end()
+
+
 def test_a_failed_exists_is_an_error_and_no_answer(home, monkeypatch):
     """Many of the keys are listed at the other rank, which must be queried, and stands still."""
     with socket.socket() as one:

@@ -36,6 +36,7 @@ struct serve_client {
     serve_texts_t   *texts;
     kvcl_cache_h    cache; /* the buffer; NULL before HELLO */
     uint32_t        blocks;
+    const char      *why; /* of a request that was refused here; NULL: the library's sentence */
     pthread_t       thread;
     pthread_mutex_t lock;
     kvcl_req_h      waiting;
@@ -122,12 +123,13 @@ static kvcl_status_t hello(serve_client_t *c, const serve_request_t *request, co
     kvcl_status_t       status;
     size_t              len = 0;
 
-    if ((c->cache != NULL) || (request->block_bytes > UINT32_MAX - 1)) {
+    if ((c->cache != NULL) || (request->block_bytes > c->buffer_bytes) || (request->block_bytes > UINT32_MAX - 1)) {
+        c->why = "kvcl_serve: blocks larger than a client's buffer (--client-buffer) and than the store's, or a second "
+                 "introduction";
         return KVCL_ERR_INVALID_PARAM;
     }
     if (request->block_bytes != 0) {
         blocks    = c->buffer_bytes / request->block_bytes;
-        blocks    = (blocks < 1) ? 1 : blocks;
         c->blocks = (uint32_t)((blocks > BLOCKS_MAX) ? BLOCKS_MAX : blocks);
         layout    = buffer_layout(c->blocks, (uint32_t)request->block_bytes, request->n);
         snprintf(welcome.cache, sizeof(welcome.cache), "client.%llu", (unsigned long long)c->number);
@@ -283,7 +285,7 @@ static kvcl_status_t reply(serve_client_t *c, const serve_request_t *request, kv
 {
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     serve_reply_t      *head  = &c->out.head;
-    const char         *why   = (status == KVCL_OK) ? "" : kvcl_last_error();
+    const char         *why   = (status == KVCL_OK) ? "" : (c->why != NULL) ? c->why : kvcl_last_error();
     kvcl_req_h         req    = NULL;
 
     params.timeout_ns = REPLY_NS;
@@ -314,6 +316,7 @@ static void *serve(void *arg)
                 break;
             }
             memset(&c->out.head, 0, sizeof(c->out.head));
+            c->why = NULL;
             if (reply(c, &request, answer(c, &request, text)) != KVCL_OK) {
                 break; /* the client does not read: the order of later replies would be wrong */
             }

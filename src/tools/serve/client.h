@@ -19,7 +19,7 @@ serve_texts_t *serve_texts_new(void); /* NULL: no memory */
 void          serve_texts_free(serve_texts_t *texts);
 
 /* Starts a thread that answers the client until it leaves or serve_client_stop(). inter is the client's from now on,
- * also on failure. buffer_bytes: of its buffer. NULL: no memory or no thread. */
+ * also on failure. buffer_bytes: of its buffer, and the most that a block may have. NULL: no memory or no thread. */
 serve_client_t *serve_client_new(kvcl_context_h ctx, kvcl_store_h store, kvcl_comm_h inter, uint64_t number,
                                  uint64_t buffer_bytes, serve_texts_t *texts);
 bool           serve_client_ended(serve_client_t *client);

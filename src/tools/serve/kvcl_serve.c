@@ -233,6 +233,18 @@ static void say_what_there_is(const server_t *server, const options_t *opt)
     printf(" bytes");
 }
 
+/* A client's buffer has room for one block of the store at least. */
+static uint64_t client_buffer(const options_t *opt)
+{
+    uint64_t bytes = opt->client_buffer;
+    size_t   i;
+
+    for (i = 0; i < opt->blocks.n; ++i) {
+        bytes = (opt->blocks.sizes[i] > bytes) ? opt->blocks.sizes[i] : bytes;
+    }
+    return bytes;
+}
+
 static bool begin(server_t *server, const options_t *opt)
 {
     kvcl_store_params_t params = KVCL_STORE_PARAMS_INIT;
@@ -254,7 +266,7 @@ static bool begin(server_t *server, const options_t *opt)
         job_complain(&server->job, "--http: %s", why);
         return false;
     }
-    if ((opt->clients != NULL) && !serve_clients_open(&server->job, server->store, opt->clients, opt->client_buffer,
+    if ((opt->clients != NULL) && !serve_clients_open(&server->job, server->store, opt->clients, client_buffer(opt),
                                                       &server->clients)) {
         return false;
     }
