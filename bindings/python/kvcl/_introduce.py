@@ -5,14 +5,16 @@ A text is the JSON of an engine's fields; text(), introduction() and explain() a
 its clients. A rank of a job keeps its own in a cache of a known name, which the other ranks read (Board).
 """
 
+import contextlib
 import hashlib
 import json
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ._cache import Layout
 from ._client import TEXT_MAX
 from ._context import Context
 from ._errors import KvclError
+from ._request import Request
 
 SAYS = "no other engine of this store shares blocks with this one"
 LONG = 64    # characters of a value
@@ -53,7 +55,7 @@ def explain(own: str, others: Iterable[str]) -> Optional[str]:
             continue
         if not isinstance(theirs, dict) or any(theirs.get(name) != mine[name] for name in ("form", "tenant")):
             continue
-        different = [f"{name} is {mine.get(name)!r} here and {theirs.get(name)!r} there"
+        different = [f"{name if name in mine else repr(name)} is {mine.get(name)!r} here and {theirs.get(name)!r} there"
                      for name in sorted(set(mine) | set(theirs)) if mine.get(name) != theirs.get(name)]
         if not different:
             return None
@@ -85,11 +87,16 @@ class Board:
         world = self._context.world
         ranks = [rank for rank in range(world.size) if rank != world.rank][:PEERS]
         others: List[str] = []
-        with self._context.cache(BOARD + " of others", Layout.bytes(TEXTS, TEXT_MAX)) as cache:
-            for rank in ranks:
+        with self._context.cache(BOARD + " of others", Layout.bytes(TEXTS * len(ranks), TEXT_MAX)) as cache:
+            asked: List[Tuple[int, Request[None]]] = []
+            for i, rank in enumerate(ranks):  # all at once: those that are silent are waited for together
+                with contextlib.suppress(KvclError):
+                    asked.append((i, world.get(rank, cache, range(TEXTS), range(i * TEXTS, (i + 1) * TEXTS),
+                                               remote_cache=BOARD, timeout=timeout)))
+            for i, request in asked:
                 try:
-                    world.get(rank, cache, range(TEXTS), range(TEXTS), remote_cache=BOARD, timeout=timeout).wait()
+                    request.wait()
                 except KvclError:  # a rank that is no engine has none
                     continue
-                others += [cache.read(i).rstrip(b"\0").decode(errors="replace") for i in range(TEXTS)]
+                others += [cache.read(i * TEXTS + j).rstrip(b"\0").decode(errors="replace") for j in range(TEXTS)]
         return [one for one in others if one]

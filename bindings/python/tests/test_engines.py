@@ -1,6 +1,8 @@
 """The parts of kvcl.lmcache and kvcl.sglang that need no engine: options, jobs that come and go, pages, batches."""
 
+import contextlib
 import ctypes
+import json
 import logging
 import os
 import re
@@ -15,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 import kvcl
-from kvcl import _job, _job_options, _sglang_pools, lmcache, sglang
+from kvcl import _introduce, _job, _job_options, _sglang_pools, lmcache, sglang
 from kvcl._job_options import options
 
 BLOCK = 4096
@@ -217,6 +219,44 @@ def test_ranks_of_a_job_say_in_what_they_differ(lines):
         thread.join()
         job.close()
     server.end()
+
+
+def test_an_introduction_that_lies_writes_no_line_of_its_own():
+    own = _introduce.text("f", {"a": 1}, "t")
+    lie = json.dumps({"form": "f", "tenant": "t", "a": 1, "x\nERROR: the disk is full": "y\n"})
+    assert _introduce.explain(own, [lie]) == "'x\\nERROR: the disk is full' is None here and 'y\\n' there"
+    deep = '{"form": "f", "tenant": "t", "a": ' + "[" * 480 + "]" * 480 + "}"
+    assert len(deep) <= 1024 and _introduce.explain(own, [deep]).startswith("a is 1 here and [[[")
+
+
+def test_ranks_that_are_silent_are_waited_for_together():
+    events = []
+
+    class Cell(contextlib.AbstractContextManager):
+        def __exit__(self, *exc):
+            events.append("closed")
+
+        def write(self, block, data):
+            events.append("said")
+
+        def read(self, block):
+            return b"rank %d" % (block // _introduce.TEXTS) + bytes(9)
+
+    def get(rank, cache, remote, local, **how):
+        events.append("asked")
+        if rank == 2:
+            raise kvcl.RankFailed("it has failed")
+
+        def wait():
+            events.append("waited")
+            if rank == 3:
+                raise kvcl.TimedOut("it is stopped")
+        return SimpleNamespace(wait=wait)
+
+    context = SimpleNamespace(cache=lambda name, layout: Cell(), world=SimpleNamespace(size=5, rank=1, get=get))
+    others = _introduce.Board(context).introduce("text", 1.0)
+    assert events == ["said"] + ["asked"] * 4 + ["waited"] * 3 + ["closed"]
+    assert others == ["rank 0"] * 4 + ["rank 3"] * 4  # cells 0 and 3 of the four others
 
 
 def test_a_wrong_secret_is_a_line_and_a_miss(monkeypatch, tmp_path, lines):
