@@ -202,7 +202,9 @@ static cli_result_t set_sizes(const cli_spec_t *spec, const cli_option_t *opt, c
     do {
         len = strcspn(text, ",");
         snprintf(one, sizeof(one), "%.*s", (len < sizeof(one)) ? (int)len : (int)sizeof(one), text);
-        result = add_size(spec, opt, one);
+        result = (len < sizeof(one)) ? add_size(spec, opt, one) /* else one is a part of it: a smaller number */
+                                     : cli_error(spec, "--%s: \"%s\" is not a size (a number with K, M, G or T)",
+                                                 opt->name, one);
         text += len + 1;
     } while ((result == CLI_GO) && (text[-1] == ','));
     return result;

@@ -3,9 +3,11 @@
  */
 #include "config.h"
 #include "tools/http_get.h"
+#include "tools/clock.h"
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +50,6 @@ static int open_one(const struct addrinfo *to, int timeout_s)
 
     if (fd >= 0) {
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* of connect, too */
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
         if (connect(fd, to->ai_addr, to->ai_addrlen) != 0) {
             close(fd);
             fd = -1;
@@ -84,12 +85,22 @@ static int open_any(const char *where, int timeout_s, char *why, size_t why_size
     return fd;
 }
 
-/* All bytes until the other side closes; NULL: the connection failed, or the reply is too long. */
-static char *read_all(int fd, size_t *len_p)
+/* Is there something to read by then? A server that sends a byte now and then is given up, too. */
+static bool is_readable(int fd, uint64_t end_ns)
 {
-    size_t  room  = FIRST, len = 0;
-    char    *text = malloc(room + 1), *more;
-    ssize_t got   = 1;
+    struct pollfd  wanted = {.fd = fd, .events = POLLIN};
+    const uint64_t now_ns = clock_ns();
+
+    return (now_ns < end_ns) && (poll(&wanted, 1, (int)((end_ns - now_ns) / 1000000) + 1) > 0);
+}
+
+/* All bytes until the other side closes; NULL: the connection failed, or the reply is too long, or takes too long. */
+static char *read_all(int fd, int timeout_s, size_t *len_p)
+{
+    const uint64_t end_ns = clock_ns() + ((uint64_t)timeout_s * UINT64_C(1000000000));
+    size_t         room   = FIRST, len = 0;
+    char           *text  = malloc(room + 1), *more;
+    ssize_t        got    = 1;
 
     while ((text != NULL) && (got > 0)) {
         if (len == room) {
@@ -101,7 +112,7 @@ static char *read_all(int fd, size_t *len_p)
             text = more;
             room *= 2;
         }
-        got  = recv(fd, text + len, room - len, 0);
+        got  = is_readable(fd, end_ns) ? recv(fd, text + len, room - len, 0) : -1;
         len += (got > 0) ? (size_t)got : 0;
     }
     if ((text == NULL) || (got < 0)) {
@@ -148,7 +159,7 @@ bool http_get(const char *where, const char *path, const token_t *token, int tim
         close(fd);
         return false;
     }
-    answer = read_all(fd, &len);
+    answer = read_all(fd, timeout_s, &len);
     close(fd);
     if (answer == NULL) {
         snprintf(why, why_size, "%s: no complete reply within the time limit", where);

@@ -1,10 +1,12 @@
 /*
- * The parts shared by all tools: command lines, histograms, JSON, patterns, the words for memory, the machine; what
- * kvcl_perf asks of a ratio, and which ranks move blocks with which in its patterns.
+ * The parts shared by all tools: command lines, HTTP, histograms, JSON, patterns, the words for memory, the machine;
+ * what kvcl_perf asks of a ratio, and which ranks move blocks with which in its patterns.
  */
 #include "config.h"
 #include "tools/cli.h"
+#include "tools/clock.h"
 #include "tools/hist.h"
+#include "tools/http_get.h"
 #include "tools/build_info.h"
 #include "tools/json_out.h"
 #include "tools/machine.h"
@@ -14,11 +16,15 @@
 #include "tools/perf/flows/flow_kind.h"
 #include "tools/perf/perf_asked.h"
 
+#include <arpa/inet.h>
 #include <check.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct values {
@@ -125,6 +131,8 @@ static const struct {
     {"--sizes", "4K;5K", "tool: --sizes: \"4K;5K\" is not a size"},
     {"--sizes", "1,999999999999999999999999999999999999999999",
      "tool: --sizes: \"9999999999999999999999999999999\" is not"},
+    {"--sizes", "000000000000000000000000000000123456789", /* of which a part would be a size */
+     "tool: --sizes: \"0000000000000000000000000000001\" is not"},
     {"--sizes", "1,2M", "tool: --sizes: 2M is not within 1..1048576"},
     {"--sizes", "4K,8K,4096", "tool: --sizes: 4096 is given twice"},
     {"--sizes", "1,2,3,4,5,6,7,8,9", "tool: --sizes: more than 8 sizes"},
@@ -482,6 +490,46 @@ START_TEST(a_pattern_refuses_numbers_of_ranks)
 }
 END_TEST
 
+/* Accept one connection, and send a byte ten times a second, for four seconds. */
+static void drip(int listener)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+    int                   i, fd = accept(listener, NULL, NULL);
+
+    for (i = 0; (i < 40) && (send(fd, "H", 1, MSG_NOSIGNAL) == 1); ++i) {
+        nanosleep(&pause, NULL);
+    }
+    _exit(0);
+}
+
+START_TEST(a_server_that_sends_a_byte_now_and_then_is_given_up)
+{
+    static const token_t none;
+    struct sockaddr_in   at       = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t            len      = sizeof(at);
+    const int            listener = socket(AF_INET, SOCK_STREAM, 0);
+    const uint64_t       began_ns = clock_ns();
+    char                 where[64], why[400] = "", *body;
+    pid_t                child;
+
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        drip(listener);
+    }
+    snprintf(where, sizeof(where), "127.0.0.1:%u", (unsigned)ntohs(at.sin_port));
+    ck_assert(!http_get(where, "/ranks", &none, 1, &body, why, sizeof(why)));
+    kill(child, SIGKILL);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_assert_msg(strstr(why, "no complete reply within the time limit") != NULL, "%s", why);
+    ck_assert_uint_lt(clock_ns() - began_ns, UINT64_C(3500000000));
+    close(listener);
+}
+END_TEST
+
 int main(void)
 {
     Suite   *suite  = suite_create("tools_parts");
@@ -506,6 +554,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_ratio_is_asked, 0, (int)(sizeof(asked) / sizeof(asked[0])));
     tcase_add_loop_test(tcase, a_pattern_names_its_ranks, 0, (int)(sizeof(kinds) / sizeof(kinds[0])));
     tcase_add_test(tcase, a_pattern_refuses_numbers_of_ranks);
+    tcase_add_test(tcase, a_server_that_sends_a_byte_now_and_then_is_given_up);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
