@@ -14,6 +14,7 @@ from kvcl.vllm._board import Header, Rows
 from kvcl.vllm._handover import Ahead, Lease, Source
 from kvcl.vllm._peers import CACHE, EARLY, READ, SCRATCH, Leases, Peers
 from kvcl.vllm._plan import Plan
+from kvcl.vllm._seal import Seal
 
 from conftest import LIMIT
 from test_vllm_ahead import COUNT, LAYERS, LAYOUT, PAGE, TOKENS, Ends
@@ -89,6 +90,35 @@ def test_other_ranks_than_the_engines_or_in_another_order_are_not_read(three, ra
 def test_an_engine_of_a_size_that_the_heads_do_not_allow_is_refused(heads, theirs):
     with pytest.raises(ValueError, match=f"of {theirs} ranks: the model's {heads} KV heads"):
         _handover.parts(heads, 1, 0, theirs)
+
+
+# ---- addresses ----
+
+
+def test_an_address_that_no_engine_of_the_job_has_made_is_not_connected_to(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"the secret {name} of many letters")
+    monkeypatch.setenv("KVCL_SECRET_FILE", str(tmp_path / "one"))
+    seal, text = Seal(str(tmp_path / "one")), Seal("").put("kvcl1:address")
+    mac = text.rpartition("#")[2]
+    assert seal.take(text) == "kvcl1:address" and seal.refused == 0
+    bad = ["kvcl1:address", "", "#", "kvcl1:address#", text[:-1], text + "0", "x" + text, f"host:80#{mac}", f"#{mac}",
+           f"{text}#{mac}", "\ud800#\ud800", f"\ud800#{mac}", "kvcl1:address#" + "0" * 32, "\0" + text]
+    assert [seal.take(one) for one in bad] == [None] * len(bad) and seal.refused == len(bad)
+    assert Seal(str(tmp_path / "two")).take(text) is None and Seal(str(tmp_path / "none")).take(text) is None
+    prefill = Plan(SIZE, "none", 1, BASE)
+    prefill.peers[0] = text
+    prefill.add("p", 300, hashes(2), {"do_remote_decode": True}, b"t")
+    prefill.step([("p", 300)], lambda r: [7, 8, 9])
+    params = prefill.finished("p")[1]
+    for given in (params, {"do_remote_prefill": True, "kvcl_ahead": True, "kvcl_id": "id", "kvcl_peers": [text]}):
+        for peers in ([text], [text, "kvcl1:made up"], ["kvcl1:address"]):
+            decode = Plan(SIZE, "none", 1, BASE, False, seal)
+            decode.add("d", 300, hashes(2), dict(given, kvcl_peers=peers), b"t")
+            assert decode.direct("d") == (peers == [text])
+            if decode.direct("d"):
+                decode.load("d", 0, 300, [1, 2, 3])
+                assert decode.step([], lambda r: []).loads[0].source.peers == ("kvcl1:address",)
 
 
 # ---- boards ----

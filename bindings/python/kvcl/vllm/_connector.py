@@ -15,7 +15,7 @@ from vllm.logger import init_logger
 
 import kvcl
 
-from . import _fields, _handover, _identity, _options, _pages, _peers, _stats
+from . import _fields, _handover, _identity, _options, _pages, _peers, _seal, _stats
 from ._announce import Board
 from ._handover import Part
 from ._hybrid import Hybrid, name_of
@@ -126,10 +126,11 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             self._link.start()
         self._direct = self._options["handover"] == "direct" and not self._hybrid
         self._told_address, self._told_lost = False, 0
+        self._seal = _seal.Seal(self._options["secret_file"])
         saves = self._options["save"] if self._saves and self._options["store"] != "none" else "none"
         self._plan = (Hybrid(self._engine.block_size, saves, self._engine.tp, self._engine.windows) if self._hybrid
                       else Plan(self._engine.block_size, saves, self._engine.tp, self._base if self._direct else b"",
-                                self._by_layer))
+                                self._by_layer, self._seal))
         longest = -(-vllm_config.model_config.max_model_len // self._engine.block_size)
         self._longest = min(longest, kv_cache_config.num_blocks)  # of prompts, in blocks
         events = vllm_config.kv_events_config
@@ -189,6 +190,11 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
             self._plan.add(request.request_id, request.num_prompt_tokens, request.block_hashes,
                            request.kv_transfer_params,
                            self._tail(request) if request.kv_transfer_params else b"", request)
+            if self._seal.refused and "seal" not in self._told:
+                self._told.add("seal")
+                logger.warning("KVCL: kv_transfer_params name an engine by an address that none has made with this "
+                               "one's job secret: such prompts are looked for in the store, or computed (said once). "
+                               "KVCL_SECRET_FILE is the same for both engines, and a router changes no address")
 
     def _tail(self, request: Any) -> bytes:
         """What the hashes of full blocks do not cover."""
@@ -402,7 +408,7 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if self._transfers is None or self._transfers.leases is None:
             return None
         self._told_address = True
-        return Address(self._transfers.leases.address)
+        return Address(self._seal.put(self._transfers.leases.address))
 
     def bind_connector_metadata(self, connector_metadata: KVConnectorMetadata) -> None:
         super().bind_connector_metadata(connector_metadata)
@@ -529,7 +535,8 @@ class KVCLConnector(KVConnectorBase_V1, SupportsHMA):
         if self._transfers is not None:
             done, told, lost = self._transfers.take_done(), self._transfers.take_told(), self._transfers.lost_loads
             if self._transfers.leases is not None and not self._told_address:
-                addresses, self._told_address = {self._engine.tp_rank: self._transfers.leases.address}, True
+                addresses, self._told_address = {
+                    self._engine.tp_rank: self._seal.put(self._transfers.leases.address)}, True
         else:
             done, self._unsaved = self._unsaved, {}
         tells, self._told_lost = bool(done or addresses or lost > self._told_lost), lost

@@ -83,34 +83,42 @@ def named(value: Any) -> bool:
             and not any("\ud800" <= one <= "\udfff" for one in value))
 
 
-def _addresses(peers: Any) -> bool:
-    return (isinstance(peers, list) and 0 < len(peers) <= PEERS_MAX
-            and all(isinstance(one, str) and 0 < len(one) < 65536 for one in peers))
+def _addresses(peers: Any, seal: Any) -> Optional[Tuple[str, ...]]:
+    """None: they have another form, or no engine of the job has made one of them (_seal.py)."""
+    if not (isinstance(peers, list) and 0 < len(peers) <= PEERS_MAX
+            and all(isinstance(one, str) and 0 < len(one) < 65536 for one in peers)):
+        return None
+    out = []
+    for one in peers:
+        address = one if seal is None else seal.take(one)
+        if address is None:
+            return None
+        out.append(address)
+    return tuple(out)
 
 
 def _number(value: Any, end: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
-def read(given: Dict[str, Any], blocks: int) -> Optional[Source]:
+def read(given: Dict[str, Any], blocks: int, seal: Any = None) -> Optional[Source]:
     """Of kv_transfer_params; None if they name no source of so many blocks, or have another form."""
     slot: Any = given.get("kvcl_slot")
-    peers: Any = given.get("kvcl_peers")
     ids = given.get("kvcl_blocks")
-    if not (_addresses(peers) and isinstance(ids, list) and len(ids) == blocks and _number(slot, SLOTS)):
+    if not (isinstance(ids, list) and len(ids) == blocks and _number(slot, SLOTS)):
         return None
     if not all(_number(one, 1 << 31) for one in ids):
         return None
-    return Source(tuple(peers), tuple(ids), slot)
+    peers = _addresses(given.get("kvcl_peers"), seal)
+    return None if peers is None else Source(peers, tuple(ids), slot)
 
 
-def read_ahead(given: Dict[str, Any], tokens: int, size: int) -> Optional[Source]:
+def read_ahead(given: Dict[str, Any], tokens: int, size: int, seal: Any = None) -> Optional[Source]:
     """Of kv_transfer_params by which a router sends a request ahead of the prefill engine's answer; None: of others."""
     if given.get("kvcl_ahead") is not True or "kvcl_blocks" in given or not named(given.get("kvcl_id")):
         return None
-    if not _addresses(given.get("kvcl_peers")):
-        return None
-    return Source(tuple(given["kvcl_peers"]), (), -1, ahead=Ahead(given["kvcl_id"], tokens, size))
+    peers = _addresses(given.get("kvcl_peers"), seal)
+    return None if peers is None else Source(peers, (), -1, ahead=Ahead(given["kvcl_id"], tokens, size))
 
 
 def ahead_name(base: bytes, handover: str, tokens: int, hashes: Sequence[bytes], block_size: int, tail: bytes) -> bytes:

@@ -105,11 +105,12 @@ def part_name(handover: str, block: int, hashes: Sequence[bytes], tail: bytes) -
 class Plan:
     """All requests of a scheduler. save: which blocks, as the option; none for an engine that only loads. workers: how
     many ranks report the end of each save. base: the root of the model's keys, with which an engine hands blocks over
-    without the store; b"": through the store. announces: what this engine computes for another one, layer by layer."""
+    without the store; b"": through the store. announces: what this engine computes for another one, layer by layer.
+    seal: of the addresses of engines that may be read (_seal.py)."""
 
     def __init__(self, block_size: int, save: str, workers: int = 1, base: bytes = b"",
-                 announces: bool = False) -> None:
-        self.size, self._save, self._workers, self._base = block_size, save, workers, base
+                 announces: bool = False, seal: Any = None) -> None:
+        self.size, self._save, self._workers, self._base, self._seal = block_size, save, workers, base, seal
         self._announces, self._rows = announces and bool(base), Rows()
         self.peers: Dict[int, str] = {}  # the addresses of the ranks, once they accept readers
         self._slots = list(range(_handover.SLOTS - 1, -1, -1)) if base else []
@@ -148,7 +149,7 @@ class Plan:
             entry.ahead = self._announces and _handover.named(name)
             entry.prefill, entry.handover = True, str(name) if entry.ahead else secrets.token_hex(16)
         elif self._base and params and params.get("do_remote_prefill") and \
-                (source := _handover.read_ahead(params, prompt, self.size)) is not None:
+                (source := _handover.read_ahead(params, prompt, self.size, self._seal)) is not None:
             entry.handover, entry.expected = params["kvcl_id"], prompt
             entry.source = dataclasses.replace(source, name=self._ahead_name(entry))
         elif params and params.get("do_remote_prefill") and _handover.named(params.get("kvcl_id")):
@@ -156,7 +157,7 @@ class Plan:
             if isinstance(tokens, int) and 0 < tokens <= prompt:
                 entry.handover = params["kvcl_id"]
                 entry.expected = tokens if tokens == prompt else tokens // self.size * self.size  # tail is the prompt's
-                source = _handover.read(params, -(-tokens // self.size)) if self._base else None
+                source = _handover.read(params, -(-tokens // self.size), self._seal) if self._base else None
                 if source is not None and tokens == prompt:
                     entry.source = dataclasses.replace(source, name=self._name(entry, source.blocks))
         self._entries[request] = entry

@@ -70,6 +70,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except (TypeError, ValueError, AssertionError):
             return self.send_error(400)
         params = parameters(next(self.prefills) + self.path, body)
+        body.pop("kv_transfer_params", None)  # a client's own
         if params:
             body["kv_transfer_params"] = params
         try:
