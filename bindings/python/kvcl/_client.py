@@ -5,6 +5,7 @@ messages is in src/tools/serve/client_wire.h.
 """
 
 import collections
+import contextlib
 import struct
 import time
 from typing import Any, Deque, Generator, List, Optional, Sequence, Set, Tuple
@@ -22,6 +23,7 @@ KEYS_MAX = 4096  # of one request
 TEXT_MAX = 1024
 BLOCKS_MAX = 1 << 20   # of the server's buffer
 ADDRESS_MAX = 1 << 16  # bytes
+LEAVING = 3600.0       # seconds that the word that a client has left may travel, to a server that stands still
 
 _REQUEST = struct.Struct("<IIQQQII")
 _REPLY = struct.Struct("<IiQQII")
@@ -169,7 +171,7 @@ class StoreClient:
                     pass  # _advance() sees it
             hello.result
         except Exception:  # noqa: B902: also of a reply of another form
-            self._comm = None
+            self._leave()
             raise
 
     def _hello(self, timeout: float) -> Steps:
@@ -190,7 +192,15 @@ class StoreClient:
         for call in self._calls:
             if call._waiting is not None and not call._waiting.done():
                 call._waiting.cancel()
-        self._comm = None
+        self._leave()
+
+    def _leave(self) -> None:
+        """The connection is over. The server is told, since it sees no end of a context that lives on, and connects
+        again."""
+        comm, self._comm = self._comm, None
+        if comm is not None:
+            with contextlib.suppress(KvclError):
+                comm.send_bytes(0, TAG_REQUEST, b"", timeout=LEAVING)  # goes on by itself
 
     # ---- calls ----
 
@@ -264,7 +274,7 @@ class StoreClient:
             yield received
         except KvclError:
             if self._comm is comm:
-                self._comm = None  # the order of later replies is unknown
+                self._leave()  # the order of later replies is unknown
             raise
         finally:
             self._unanswered -= 1
@@ -281,7 +291,7 @@ class StoreClient:
 
     def _other_form(self) -> ProtocolError:
         """The error of such a reply. The connection ends with it."""
-        self._comm = None
+        self._leave()
         return ProtocolError("the store's server sent a reply of another form: is it another version?")
 
     def _ask(self, kind: int, keys: bytes, n: int, ids: bytes = b"", body_max: int = 0) -> Any:
@@ -415,7 +425,7 @@ class StoreClient:
                 failed = failed or error
         if failed is not None:
             if self._comm is comm and not isinstance(failed, (BadLayout, Canceled, InvalidParam, OutOfRange)):
-                self._comm = None
+                self._leave()
             raise failed
         if self._comm is not comm:
             raise RankFailed("the connection to the store's server was lost")

@@ -244,6 +244,26 @@ def test_a_client_that_is_killed_leaves_the_others_alone(server, connected):
     assert client.wait(client.match(keys(8))) == 8
 
 
+def test_sessions_that_a_living_process_has_left_end(server):
+    """More than may be connected, of one context, as an engine's that introduces itself and takes up a lost store."""
+    def threads():
+        return len(os.listdir(f"/proc/{server.process.pid}/task"))
+
+    before = threads()
+    with kvcl.Context(boot="self") as context:
+        for turn in range(300):
+            client = kvcl.StoreClient(context, text=f"turn {turn % 5}")
+            client.connect(server.file)
+            client._other_form() if turn % 3 == 0 else client.close()
+        until = time.monotonic() + LIMIT
+        while threads() > before and time.monotonic() < until:
+            time.sleep(0.01)
+        assert threads() <= before
+        client.connect(server.file)
+        assert client.wait(client.match(keys(2))) == 0
+    assert server.end() == ""
+
+
 @pytest.mark.parametrize("blocks", [0, 3])
 def test_a_server_alone_says_which_blocks_end_with_it_and_nothing_else(server, blocks):
     """Whether clients wait or are being answered."""

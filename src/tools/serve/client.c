@@ -310,6 +310,9 @@ static void *serve(void *arg)
     do {
         status = next(c, &len);
         if (status == KVCL_OK) {
+            if (len == 0) {
+                break; /* it has left */
+            }
             if (!check(c, len, &request, text)) {
                 fprintf(stderr, "kvcl_serve: client %llu sent %zu bytes that are no request of version %d: its session "
                         "ends\n", (unsigned long long)c->number, len, SERVE_VERSION);

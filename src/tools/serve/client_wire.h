@@ -16,7 +16,8 @@
  *   GET   the server fetches blocks from the store into the buffer, verified; after the reply the client gets them from
  *         there (kvcl_get)
  *
- * When a client fails or leaves, its buffer is destroyed: what it still reads or writes there fails (kvcl_cache.h).
+ * A message of no bytes says that the client has left, whose context may live on. When a client fails or leaves, its
+ * buffer is destroyed: what it still reads or writes there fails (kvcl_cache.h).
  *
  *   kind     n          body of the reply
  *   HELLO    layers     serve_welcome_t, then the texts of clients before this one, each with its closing zero
