@@ -39,6 +39,16 @@ class Server:
         self.process.send_signal(number)
         return self.process.communicate(timeout=LIMIT)[0]
 
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def until_threads(self, n):
+        """Until no more than so many are left."""
+        until = time.monotonic() + LIMIT
+        while self.threads() > n:
+            assert time.monotonic() < until, f"{self.threads()} threads"
+            time.sleep(0.01)
+
     def stop(self):
         """Returns when all its threads stand still, which SIGSTOP alone does not wait for."""
         self.process.send_signal(signal.SIGSTOP)
@@ -246,22 +256,28 @@ def test_a_client_that_is_killed_leaves_the_others_alone(server, connected):
 
 def test_sessions_that_a_living_process_has_left_end(server):
     """More than may be connected, of one context, as an engine's that introduces itself and takes up a lost store."""
-    def threads():
-        return len(os.listdir(f"/proc/{server.process.pid}/task"))
-
-    before = threads()
+    before = server.threads()
     with kvcl.Context(boot="self") as context:
         for turn in range(300):
             client = kvcl.StoreClient(context, text=f"turn {turn % 5}")
             client.connect(server.file)
             client._other_form() if turn % 3 == 0 else client.close()
-        until = time.monotonic() + LIMIT
-        while threads() > before and time.monotonic() < until:
-            time.sleep(0.01)
-        assert threads() <= before
+        server.until_threads(before)
         client.connect(server.file)
         assert client.wait(client.match(keys(2))) == 0
     assert server.end() == ""
+
+
+def test_clients_that_send_no_requests_do_not_fill_the_log(server):
+    before = server.threads()
+    with kvcl.Context(boot="self") as context:
+        for _ in range(9):
+            bad = kvcl.StoreClient(context)
+            bad.connect(server.file)
+            bad._comm.send_bytes(0, _client.TAG_REQUEST, b"x").wait(LIMIT)
+        server.until_threads(before)
+    lines = server.end().splitlines()
+    assert [line[-14:] for line in lines] == [f"({n} such so far)"[-14:] for n in (1, 2, 4, 8)], lines
 
 
 @pytest.mark.parametrize("blocks", [0, 3])

@@ -299,6 +299,18 @@ static kvcl_status_t reply(serve_client_t *c, const serve_request_t *request, kv
     return (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
 }
 
+/* Said for the first and at each doubling, since clients can cause as many as they like. */
+static void note_stranger(const serve_client_t *c, size_t len)
+{
+    static atomic_uint strangers;
+    const unsigned     n = atomic_fetch_add(&strangers, 1) + 1;
+
+    if ((n & (n - 1)) == 0) {
+        fprintf(stderr, "kvcl_serve: client %llu sent %zu bytes that are no request of version %d: its session ends "
+                "(%u such so far)\n", (unsigned long long)c->number, len, SERVE_VERSION, n);
+    }
+}
+
 static void *serve(void *arg)
 {
     serve_client_t  *c = arg;
@@ -314,8 +326,7 @@ static void *serve(void *arg)
                 break; /* it has left */
             }
             if (!check(c, len, &request, text)) {
-                fprintf(stderr, "kvcl_serve: client %llu sent %zu bytes that are no request of version %d: its session "
-                        "ends\n", (unsigned long long)c->number, len, SERVE_VERSION);
+                note_stranger(c, len);
                 break;
             }
             memset(&c->out.head, 0, sizeof(c->out.head));

@@ -29,6 +29,7 @@ struct serve_clients {
     atomic_bool     closing;
     serve_client_t  *client[CLIENTS_MAX];
     uint64_t        number;
+    uint64_t        left; /* for which there was no place */
 };
 
 /* The file's name: "%r" is the rank. */
@@ -83,6 +84,17 @@ static serve_client_t **place(serve_clients_t *all)
     return found;
 }
 
+/* Said for the first and at each doubling, since clients can cause as many as they like. */
+static void note_left(serve_clients_t *all)
+{
+    const uint64_t n = ++all->left;
+
+    if ((n & (n - 1)) == 0) {
+        fprintf(stderr, "kvcl_serve: %d clients are connected: another one was left (%llu so far)\n", CLIENTS_MAX,
+                (unsigned long long)n);
+    }
+}
+
 static void *accept_all(void *arg)
 {
     const struct timespec pause = {.tv_nsec = 100000000};
@@ -97,7 +109,7 @@ static void *accept_all(void *arg)
             *free_place = serve_client_new(all->job->ctx, all->store, inter, ++all->number, all->buffer_bytes,
                                            all->texts);
         } else if (status == KVCL_OK) {
-            fprintf(stderr, "kvcl_serve: %d clients are connected: another one was left\n", CLIENTS_MAX);
+            note_left(all);
             kvcl_comm_free(inter);
         } else if (status != KVCL_ERR_TIMED_OUT) {
             nanosleep(&pause, NULL); /* a client that failed while it connected: not again at once */
