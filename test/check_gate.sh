@@ -100,6 +100,10 @@ bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
 is "what a file names that a script sources is built, too" \
   eval 'says " test/conform/conform_rma " && says " test/multi/values "'
 bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
+  programs test/multi/run_nemesis_joins.sh" >"$tmp/out"
+is "what a file beside the script names that it sources is built, too" \
+  [ "$(cat "$tmp/out")" = 'contrib/nemesis/nemesis_rank ' ]
+bash -c ". '$top_srcdir/contrib/ci/lib.sh'; . '$top_srcdir/contrib/ci/tests.sh'
   programs test/multi/run_views.sh test/multi/run_coll.sh" >"$tmp/out"
 is "what a script names by a folder that a variable has is built, too" \
   eval 'says "^test/multi/coll test/multi/coll_data .* test/multi/slots test/multi/views $"'

@@ -66,7 +66,8 @@ programs() {
 # resolved.
 script_text() {
   local text folders
-  text=$(cd "$top" && sed -nE 's,^\. "\$(top_srcdir|\{top_srcdir:\?\})/([^"]*)"$,\2,p' "$1" | xargs cat "$1")
+  text=$(cd "$top" && sed -nE -e 's,^\. "\$(top_srcdir|\{top_srcdir:\?\})/([^"]*)"$,\2,p' \
+    -e 's,^\. "\$\(dirname "\$0"\)/([^"]*)"$,'"${1%/*}"'/\1,p' "$1" | xargs cat "$1")
   folders=$(sed -nE 's,^([a-z_]+)=(\$top_builddir/(test|contrib)/[A-Za-z0-9_/]+).*,s|\\$\1/|\2/|g,p' <<<"$text")
   sed "$folders" <<<"$text"
 }
