@@ -2,7 +2,8 @@
  * The vtables of ucx and rdma, their open and close, and their progress. glue.h describes the sides and their files.
  *
  * Order in progress: completions kept from outside, both workers (UCX's callbacks), failures, closes. Only progress
- * calls back into the core.
+ * calls back into the core. UCX notices the end of a process by one transport, while the last messages of the process
+ * may lie in the queue of another one: a failure waits for a pass without events, but not for ever.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -19,6 +20,8 @@
 #include <unistd.h>
 
 #define FLUSH_NS (200 * KVCL_NS_PER_MS)
+
+enum { UNREAD_MAX = 64 }; /* passes that a failure waits for what was sent before */
 
 static kvcl_status_t open_epoll(glue_t *g)
 {
@@ -131,17 +134,20 @@ static kvcl_status_t rdma_init(const kvcl_xport_params_t *params, kvcl_xport_t *
 
 static unsigned glue_progress(kvcl_xport_t *xport)
 {
-    glue_t   *g = glue_of(xport);
-    unsigned n  = 0;
+    glue_t   *g     = glue_of(xport);
+    bool     broken = !kvcl_list_is_empty(&g->failed);
+    unsigned n = 0, events;
 
     g->direct = true;
     if (g->done_head != NULL) {
         n += kvcl_glue_am_progress(g);
     }
-    n += ucp_worker_progress(g->am.worker);
+    events = ucp_worker_progress(g->am.worker);
     if (g->data.worker != NULL) {
-        n += ucp_worker_progress(g->data.worker);
+        events += ucp_worker_progress(g->data.worker);
     }
+    g->unread = (broken && (events != 0)) ? g->unread + 1 : 0;
+    n        += events;
     if (g->n_deaf != 0) {
         n += kvcl_glue_renew_progress(g);
     }
@@ -152,7 +158,7 @@ static unsigned glue_progress(kvcl_xport_t *xport)
     if (g->probe_timer.due_ns != 0) {
         kvcl_glue_probe(g);
     }
-    return n + kvcl_glue_ep_progress(g);
+    return n + kvcl_glue_ep_progress(g, broken && ((events == 0) || (g->unread > UNREAD_MAX)));
 }
 
 /*

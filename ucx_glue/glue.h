@@ -98,7 +98,8 @@ typedef struct glue {
     void              *addr;
     size_t            addr_len;
     kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
-    kvcl_list_t       failed;  /* glue_ep_t whose failure is to be reported */
+    kvcl_list_t       failed;  /* glue_ep_t whose failure is to be reported, when what was sent before is read */
+    unsigned          unread;  /* passes in a row that brought events while these wait */
     kvcl_list_t       ending;  /* glue_ep_t whose data endpoint is to be closed, and opened again when it is needed */
     kvcl_list_t       closing; /* closed glue_ep_t, until UCX and the caller have released them */
     kvcl_list_t       aside;   /* closed glue_ep_t whose data endpoint is not connected yet */
@@ -232,7 +233,7 @@ static inline void glue_end_op(glue_ep_t *ep)
     --glue_of(ep->super.xport)->inflight;
 }
 
-/* It has failed: reported by the next progress, once. */
+/* It has failed: reported by progress, once. */
 static inline void glue_break_ep(glue_ep_t *ep)
 {
     if (!ep->closed && !ep->broken) {
@@ -259,8 +260,7 @@ typedef struct glue_signals {
 void kvcl_glue_signals_note(glue_signals_t *signals);
 void kvcl_glue_signals_guard(glue_signals_t *signals);
 
-/* glue_queues.c: the directory for UCX's shared memory; NULL: UCX's own choice, which suits. Lives as long as the
- * environment. */
+/* glue_queues.c: the directory for UCX's shared memory; NULL: UCX's own choice. Lives as long as the environment. */
 const char    *kvcl_glue_queue_dir(void);
 
 /* glue_side.c: open and close a context and its worker with KVCL's settings. */
@@ -281,7 +281,7 @@ ucs_status_t  kvcl_glue_ucp_ep_open(ucp_worker_h worker, const void *addr, glue_
                                     ucp_ep_h *ucp_ep_p);
 /* Starts or polls the forced close; true when UCX has released it. Never inside a UCX callback. */
 bool          kvcl_glue_ucp_ep_close(ucp_ep_h *ucp_ep, void **req);
-unsigned      kvcl_glue_ep_progress(glue_t *g);  /* outside UCX's own progress: report failures, close, free */
+unsigned      kvcl_glue_ep_progress(glue_t *g, bool failures); /* outside UCX's progress: report them, close, free */
 
 /* glue_am.c */
 kvcl_status_t kvcl_glue_am_init(glue_t *g);

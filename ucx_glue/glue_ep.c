@@ -226,12 +226,12 @@ static unsigned reap(glue_t *g)
     return n;
 }
 
-unsigned kvcl_glue_ep_progress(glue_t *g)
+unsigned kvcl_glue_ep_progress(glue_t *g, bool failures)
 {
     unsigned    n = 0;
     kvcl_list_t *link;
 
-    while ((link = kvcl_list_pop(&g->failed)) != NULL) {
+    while (failures && ((link = kvcl_list_pop(&g->failed)) != NULL)) {
         g->cbs.ep_failed(g->cbs.arg, &kvcl_container_of(link, glue_ep_t, stage_link)->super, KVCL_ERR_RANK_FAILED);
         ++n;
     }

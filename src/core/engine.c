@@ -321,12 +321,10 @@ unsigned kvcl_engine_pass(kvcl_context_h ctx)
 bool kvcl_engine_arm(kvcl_context_h ctx)
 {
     kvcl_engine_t *eng  = &ctx->engine;
-    bool          moved = false;
+    bool          moved;
 
     eng->thread_asleep = false;
-    if (!eng->polling) {
-        moved = (kvcl_engine_poll_once(ctx, kvcl_now_ns()) != 0);
-    }
+    moved = !eng->polling && (kvcl_engine_poll_once(ctx, kvcl_now_ns()) != 0);
     moved = moved || !kvcl_list_is_empty(&eng->callbacks);
     kvcl_callbacks_run(ctx);
     if (moved || (!eng->polling && !arm_xports(eng))) {

@@ -128,8 +128,8 @@ bool kvcl_engine_arm(struct kvcl_context *ctx);
 unsigned kvcl_engine_poll_once(struct kvcl_context *ctx, uint64_t now);
 /** The same for a thread that calls it in a loop, and sleeps only after 0: messages first, the rooms perhaps later. */
 unsigned kvcl_engine_poll_briefly(struct kvcl_context *ctx, uint64_t now);
-/** Take messages if no thread does: the progress thread is in a callback, or there is none. */
-void     kvcl_engine_poll_messages(struct kvcl_context *ctx);
+/** Take messages if no thread does (the progress thread is in a callback, or there is none); all: all there are. */
+void     kvcl_engine_poll_messages(struct kvcl_context *ctx, bool all);
 /** A thread that waited leaves: poll the rooms if they rested in the last pass and nobody else polls. */
 void     kvcl_engine_end_rest(struct kvcl_context *ctx);
 

@@ -69,10 +69,12 @@ unsigned kvcl_engine_poll_once(kvcl_context_h ctx, uint64_t now)
     return n + poll_rooms(ctx, now);
 }
 
-void kvcl_engine_poll_messages(kvcl_context_h ctx)
+void kvcl_engine_poll_messages(kvcl_context_h ctx, bool all)
 {
-    if (!ctx->engine.polling && !(ctx->engine.thread_asleep && ctx->engine.fds_armed)) {
-        (void)poll_xports(ctx);
+    const bool theirs = ctx->engine.polling || (ctx->engine.thread_asleep && ctx->engine.fds_armed);
+    unsigned   most   = all ? 64 : theirs ? 0 : 1; /* a peer that goes on sending does not keep the lock here */
+
+    for (; (most != 0) && (poll_xports(ctx) != 0); --most) {
     }
 }
 

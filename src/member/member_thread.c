@@ -247,7 +247,7 @@ static uint64_t tick(kvcl_member_room_t *room)
     uint64_t       now_ns, rest_ns = half_ns;
 
     kvcl_assert_locked(room->ctx);
-    kvcl_engine_poll_messages(room->ctx);
+    kvcl_engine_poll_messages(room->ctx, false);
     now_ns = kvcl_now_ns();
     kvcl_revokes_again(&room->revokes);
     if (!room->started) {
@@ -320,10 +320,12 @@ static void rest(kvcl_member_room_t *room, uint64_t until_ns, bool bye)
     }
     while ((slot = kvcl_ended_take(room->ended)) != KVCL_ENDED_NONE) {
         kvcl_lock(room->ctx);
+        kvcl_engine_poll_messages(room->ctx, true); /* what it sent before its end, as that this rank is excluded */
         if (room->ranks[slot].watched == room->ranks[slot].incarnation) { /* not the slot's process before that */
             room->ranks[slot].ended = true;
             kvcl_rankset_add(&room->gone, slot);
         }
+        kvcl_engine_kick(room->ctx); /* a thread that sleeps has to arm the transports again */
         kvcl_unlock(room->ctx);
         kvcl_member_clean_later(room, kvcl_now_ns());
     }
