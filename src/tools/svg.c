@@ -34,21 +34,39 @@ bool svg_close(FILE *file, const char *what, const char *path)
     return good;
 }
 
+double svg_axis_step(double end)
+{
+    const double least = end / 5 * (1 - 1e-9); /* an end of five steps has five lines, however it was rounded */
+    const double power = pow(10, floor(log10(fmax(least, 1e-9))));
+    double       step  = 10 * power;
+
+    if (least <= power) {
+        step = power;
+    } else if (least <= 2 * power) {
+        step = 2 * power;
+    } else if (least <= 5 * power) {
+        step = 5 * power;
+    }
+    return step;
+}
+
 double svg_axis_end(double most)
 {
-    const double power = pow(10, floor(log10(fmax(most, 1e-9))));
+    const double step = svg_axis_step(most);
 
-    return (most <= 0) ? 1 : ceil(most / power) * power;
+    return (most <= 0) ? 1 : ceil(most / step) * step;
 }
 
 void svg_axis(FILE *file, int left, int top, int width, int height, double end)
 {
-    unsigned i;
-    double   y;
+    const double step  = svg_axis_step(end);
+    const int    lines = (int)floor((end / step) + 1e-6);
+    double       y;
+    int          i;
 
-    for (i = 0; i <= 4; ++i) {
-        y = top + height - (height * i / 4.0);
+    for (i = 0; i <= lines; ++i) {
+        y = top + height - (height * i * step / end);
         fprintf(file, "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g"
-                "</text>\n", left, y, width, left - 6, y + 4, end * i / 4);
+                "</text>\n", left, y, width, left - 6, y + 4, i * step);
     }
 }

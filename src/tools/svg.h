@@ -13,9 +13,11 @@ FILE  *svg_open(const char *what, const char *path, int width, int height);
 /* @return false: not all could be written; the error was printed to stderr. */
 bool   svg_close(FILE *file, const char *what, const char *path);
 
-/* What an axis ends at for values up to most: 1, 2, 3, ... times a power of ten; 1 if there are none above 0. */
+/* The distance of the lines of an axis from 0 to end: 1, 2 or 5 times a power of ten, three to five lines. */
+double svg_axis_step(double end);
+/* What an axis ends at for values up to most: a line that is not below most; 1 if there are no values above 0. */
 double svg_axis_end(double most);
-/* Five lines from 0, at the bottom of the panel, to end at its top, with their values on the left. */
+/* Lines from 0, at the bottom of the panel, to end at its top, with their values on the left. */
 void   svg_axis(FILE *file, int left, int top, int width, int height, double end);
 
 #endif

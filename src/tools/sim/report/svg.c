@@ -23,13 +23,16 @@ typedef struct panel {
 
 static void put_panel(const panel_t *p, const char *title, const char *x_name)
 {
-    unsigned i;
+    const double step  = svg_axis_step(p->x_most);
+    const int    lines = (int)floor((p->x_most / step) + 1e-6);
+    int          i;
 
     fprintf(p->file, "<text x=\"%d\" y=\"%d\">%s</text>\n", p->left, p->top - 10, title);
     svg_axis(p->file, p->left, p->top, p->width, HEIGHT, p->y_most);
-    for (i = 0; i <= 4; ++i) {
+    for (i = 0; i <= lines; ++i) {
         fprintf(p->file, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.4g%s</text>\n",
-                p->left + (p->width * i / 4.0), p->top + HEIGHT + 16, p->x_most * i / 4, (i == 4) ? x_name : "");
+                p->left + (p->width * i * step / p->x_most), p->top + HEIGHT + 16, i * step,
+                (i == lines) ? x_name : "");
     }
 }
 
