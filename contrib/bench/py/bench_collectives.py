@@ -5,7 +5,8 @@
 Each round calls one backend some times and then the other one, and takes the time of the slowest rank; a line has the
 medians over the rounds, gloo's time divided by kvcl's, and the load average of the machine. Sizes are bytes of a rank's
 tensor (of f32 elements); all_to_all and reduce_scatter cut it into a part for each rank; of gather and scatter it is
-what a rank gives or gets. send_recv is a round trip between ranks 0 and 1, 2 and 3, and so on.
+what a rank gives or gets. send_recv is a round trip between ranks 0 and 1, 2 and 3, and so on. With
+THP_MEM_ALLOC_ENABLE=1 in the environment torch asks for tensors in huge pages.
 """
 
 import argparse
@@ -59,12 +60,12 @@ def calls_of(torch, dist, name, count, rank, size):
     """A function of a group that calls the collective once."""
     each = max(count // size, 1)
     x, parts = torch.ones(count), torch.ones(each * size)
-    out, one, alike = torch.empty(each * size), torch.ones(each), torch.empty(each * size)
+    out, one = torch.empty(each * size), torch.ones(each)
     all_of_root = [torch.ones(count) for _ in range(size)] if rank == 0 and name in ("gather", "scatter") else None
     return {
         "all_reduce": lambda group: dist.all_reduce(x, op=dist.ReduceOp.MAX, group=group),
         "all_to_all": lambda group: dist.all_to_all_single(out, parts, group=group),
-        "reduce_scatter": lambda group: dist.reduce_scatter_tensor(one, alike, op=dist.ReduceOp.MAX, group=group),
+        "reduce_scatter": lambda group: dist.reduce_scatter_tensor(one, parts, op=dist.ReduceOp.MAX, group=group),
         "all_gather": lambda group: dist.all_gather_into_tensor(out, one, group=group),
         "broadcast": lambda group: dist.broadcast(x, 0, group=group),
         "gather": lambda group: dist.gather(x, all_of_root, 0, group=group),
