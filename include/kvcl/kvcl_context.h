@@ -54,15 +54,18 @@ enum {
     /* A rank that is alone (boot "self") and has no secret_file: its secret is the user's own, $HOME/.kvcl/secret,
      * which is created if it is not there, in place of a random one. So contexts of one user that are started apart can
      * connect. Other boots ignore it. */
-    KVCL_INIT_USER_SECRET = 1u << 1
+    KVCL_INIT_USER_SECRET = 1u << 1,
+    /* params.rank holds without params.nranks too, in place of KVCL_RANK: of a process that joins a running job
+     * (KVCL_JOIN), the slot that it asks for; of others the rank, where KVCL_SIZE or a launcher gives the size. */
+    KVCL_INIT_RANK = 1u << 2
 };
 
 typedef struct kvcl_init_params {
     size_t           size;        /* sizeof(kvcl_init_params_t) */
     uint64_t         flags;       /* KVCL_INIT_* */
-    const char       *boot;       /* "auto" (default), "pmix", "tcp", "oob", "self"; NULL: KVCL_BOOT */
+    const char       *boot;       /* "auto" (default), "pmix", "tcp", "oob", "join", "self"; NULL: KVCL_BOOT */
     const char       *rendezvous; /* "tcp://host:port"; NULL: KVCL_RENDEZVOUS */
-    int              rank;        /* with nranks > 0: the rank of this process, or -1 to have one assigned */
+    int              rank;        /* with nranks > 0 or KVCL_INIT_RANK: this process's, or -1 to have one assigned */
     int              nranks;      /* 0: KVCL_RANK and KVCL_SIZE, or the launcher's */
     const kvcl_oob_t *oob;        /* the caller's own store; used during kvcl_init and until finalize */
     const char       *secret_file; /* NULL: KVCL_SECRET_FILE */

@@ -163,10 +163,10 @@ static kvcl_status_t overlay(kvcl_config_t *config, const kvcl_init_params_t *p,
     if (p->nranks != 0) {
         snprintf(number, sizeof(number), "%d", p->nranks);
         status = set_param(config, sources, "KVCL_SIZE", number);
-        if (status == KVCL_OK) {
-            snprintf(number, sizeof(number), "%d", p->rank);
-            status = set_param(config, sources, "KVCL_RANK", number);
-        }
+    }
+    if ((status == KVCL_OK) && ((p->nranks != 0) || ((p->flags & KVCL_INIT_RANK) != 0))) {
+        snprintf(number, sizeof(number), "%d", p->rank);
+        status = set_param(config, sources, "KVCL_RANK", number);
     }
     return status;
 }

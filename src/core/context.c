@@ -259,7 +259,7 @@ static kvcl_status_t take_params(const kvcl_init_params_t *params, kvcl_init_par
     }
     status = kvcl_struct_in(out, params, KVCL_UP_TO(kvcl_init_params_t, flags), sizeof(*out), "kvcl_init_params_t");
     if (status == KVCL_OK) {
-        if ((out->flags & ~(uint64_t)(KVCL_INIT_NO_THREAD | KVCL_INIT_USER_SECRET)) != 0) {
+        if ((out->flags & ~(uint64_t)(KVCL_INIT_NO_THREAD | KVCL_INIT_USER_SECRET | KVCL_INIT_RANK)) != 0) {
             status = kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_init: unknown flags 0x%llx",
                                (unsigned long long)out->flags);
         }

@@ -22,6 +22,8 @@ START_TEST(init_names_the_bad_parameter)
         const char        *word;
     } rows[] = {
         {{.flags = 1u << 7, .boot = "self"}, "0x80"},
+        {{.flags = KVCL_INIT_RANK, .boot = "self", .rank = 3}, "KVCL_RANK=3 (or params.rank), but"},
+        {{.flags = KVCL_INIT_RANK, .boot = "self", .rank = -5}, "-5"},
         {{.boot = "pigeon"}, "pigeon"},
         {{.boot = "self", .path = "tunnel"}, "tunnel"},
         {{.boot = "self", .rank = 1, .nranks = 2}, "params.nranks), but the ranks have no way to meet"},
@@ -94,7 +96,8 @@ START_TEST(bad_variables_are_named)
         REFUSED(INVALID_PARAM, (rows[i][2] != NULL) ? rows[i][2] : rows[i][1], kvcl_init(&p, &out.ctx));
         unsetenv(rows[i][0]);
     }
-    p = alone();
+    p      = alone();
+    p.rank = 3;                 /* not read without nranks or KVCL_INIT_RANK */
     TAKEN(kvcl_init(&p, &ctx)); /* none of these settings remains */
     kvcl_finalize(ctx);
 }

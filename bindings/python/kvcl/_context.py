@@ -24,7 +24,8 @@ _open: "weakref.WeakSet[Context]" = weakref.WeakSet()
 class Context(_kvcl.Context):
     """Join the job: under mpirun or srun, by a rendezvous address, or alone. A process may have several.
 
-    boot: "auto", "pmix", "tcp", "self". rendezvous: "tcp://host:port", with rank (None: assigned) and size.
+    boot: "auto", "pmix", "tcp", "join", "self". rendezvous: "tcp://host:port", with rank (None: assigned) and size. A
+    process that joins a running job (KVCL_JOIN) needs no size: it asks for the slot rank, or takes a free one.
     oob: the caller's own store, for processes that are connected already; rank and size are needed with it. It is a
     dict-like object that all ranks share, a torch.distributed Store (anything with set(key, bytes) and a get(key) that
     waits for the key), or three functions (set, get, fence).

@@ -6,7 +6,11 @@ import socket
 import subprocess
 import sys
 
-# A member or a process that joins; the parent says by lines what it does next.
+import pytest
+
+import kvcl
+
+# A member or a process that joins, maybe in the slot TEST_SLOT; the parent says by lines what it does next.
 RANK = """
 import os, sys, kvcl
 KEYS = {rank: [kvcl.key_from_string(f"{rank}/{i}") for i in range(8)] for rank in range(2)}
@@ -14,8 +18,9 @@ KEYS = {rank: [kvcl.key_from_string(f"{rank}/{i}") for i in range(8)] for rank i
 def value(rank, i):
     return bytes([1 + 8 * rank + i]) * 3000
 
-joins = "KVCL_JOIN" in os.environ
-with kvcl.Context() as ctx, kvcl.Store(ctx.world, dram_bytes=256 * 4096, block_bytes=4096, replicas=2,
+joins, slot = "KVCL_JOIN" in os.environ, os.environ.get("TEST_SLOT")
+how = {} if slot is None else {"boot": "join", "rank": int(slot)}
+with kvcl.Context(**how) as ctx, kvcl.Store(ctx.world, dram_bytes=256 * 4096, block_bytes=4096, replicas=2,
                                        join=joins) as store:
     me = ctx.rank
     if not joins and me in KEYS:
@@ -65,6 +70,18 @@ class Rank:
         return self.process.wait(timeout=100)
 
 
+def test_a_rank_without_a_size_is_taken(monkeypatch):
+    for name in ("KVCL_RENDEZVOUS", "KVCL_SIZE", "KVCL_RANK", "KVCL_JOIN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(kvcl.InvalidParam, match="KVCL_RANK=3"):
+        kvcl.Context(boot="self", rank=3)
+    monkeypatch.setenv("KVCL_RANK", "3")
+    with pytest.raises(kvcl.InvalidParam, match="KVCL_RANK=3"):
+        kvcl.Context(boot="self")
+    with kvcl.Context(boot="self", rank=0) as ctx:
+        assert ctx.rank == 0
+
+
 def test_a_process_joins_gets_and_leaves_and_another_takes_the_place_of_a_dead_one(tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
@@ -72,16 +89,16 @@ def test_a_process_joins_gets_and_leaves_and_another_takes_the_place_of_a_dead_o
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SLOTS="4", KVCL_SECRET_FILE=str(secret), KVCL_NET="lo",
+    env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SLOTS="5", KVCL_SECRET_FILE=str(secret), KVCL_NET="lo",
                KVCL_JOIN_AT="127.0.0.1:0")
     ranks = [Rank(env, KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}", KVCL_RANK=str(r)) for r in range(3)]
     try:
         assert [rank.opened() for rank in ranks] == [0, 1, 2]
         assert [rank.do("get") for rank in ranks] == ["got"] * 3
 
-        guest = Rank(env, KVCL_JOIN=ranks[0].address)
+        guest = Rank(env, KVCL_JOIN=ranks[0].address, TEST_SLOT="4")  # 3 is free, too
         ranks.append(guest)
-        assert guest.opened() == 3 and guest.do("get") == "got" and guest.do("put") == "put"
+        assert guest.opened() == 4 and guest.do("get") == "got" and guest.do("put") == "put"
         assert guest.do("active") == "active 4"
         assert guest.do("leave") == "left" and guest.end() == 0
         assert [rank.do("get") for rank in ranks[:3]] == ["got"] * 3

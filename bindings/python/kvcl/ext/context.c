@@ -48,6 +48,7 @@ static PyObject *context_open(PyObject *cls, PyObject *args)
     kvpy_link_init(&ctx->dropped);
     ctx->threadless = !thread;
     params.flags    = thread ? 0 : KVCL_INIT_NO_THREAD;
+    params.flags   |= ((params.rank != -1) && (params.nranks == 0)) ? KVCL_INIT_RANK : 0;
     if (oob != Py_None) {
         if (kvpy_oob_set(ctx, oob, params.rank, params.nranks) != 0) {
             Py_DECREF(ctx);
