@@ -2,8 +2,8 @@
  * SHA-256, HMAC-SHA256 and constant-time compare. In this room OpenSSL is used by
  * crypto.c, aead.c, poly1305.c and x25519.c only.
  *
- * A fetched algorithm is global and immutable; a digest context per thread is reused, so one-shot
- * hashing allocates nothing after a thread's first call. Any thread.
+ * A fetched algorithm is global and immutable; a digest context per thread is reused. OpenSSL 3.0
+ * allocates its state anew for each hash all the same. Any thread.
  */
 #ifndef KVCL_BASE_CRYPTO_H
 #define KVCL_BASE_CRYPTO_H

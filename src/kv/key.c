@@ -12,6 +12,9 @@
 #include "base/crypto.h"
 #include "base/error.h"
 
+#define OPENSSL_SUPPRESS_DEPRECATED /* hash_short */
+#include <openssl/sha.h>
+
 #include <string.h>
 
 /* Tokens are hashed as they lie in memory. */
@@ -58,7 +61,20 @@ static kvcl_status_t chain_check(const kvcl_key_t *parent, const uint32_t *token
     return KVCL_OK;
 }
 
-/* A block's key before its tag. What is short is hashed by one call, which costs less than three. */
+/* By libcrypto's older calls where it has them: EVP of OpenSSL 3.0 allocates and wipes a state for each hash, which
+ * costs as much as a short one. A block's key is a name and protects nothing. */
+static void hash_short(const void *data, size_t len, uint8_t *out)
+{
+#ifdef OPENSSL_NO_DEPRECATED_3_0
+    kvcl_sha256(data, len, out);
+#else
+    SHA256_CTX sha;
+
+    kvcl_crypto_must(SHA256_Init(&sha) && SHA256_Update(&sha, data, len) && SHA256_Final(out, &sha), "SHA256");
+#endif
+}
+
+/* A block's key before its tag. What is short is hashed as one piece, which costs less than three. */
 static void hash_block(const kvcl_key_t *prev, const uint32_t *tokens, size_t n, kvcl_key_t *key)
 {
     uint8_t      all[KEY_SHORT_LEN];
@@ -69,7 +85,7 @@ static void hash_block(const kvcl_key_t *prev, const uint32_t *tokens, size_t n,
         memcpy(all, key_domain_block, KEY_DOMAIN_LEN);
         memcpy(all + KEY_DOMAIN_LEN, prev->bytes, sizeof(prev->bytes));
         memcpy(all + head, tokens, n * sizeof(*tokens));
-        kvcl_sha256(all, head + (n * sizeof(*tokens)), key->bytes);
+        hash_short(all, head + (n * sizeof(*tokens)), key->bytes);
         return;
     }
     parts[0] = part(key_domain_block, KEY_DOMAIN_LEN);

@@ -55,14 +55,18 @@ END_TEST
 
 START_TEST(blocks_of_any_length_match_independent_vectors)
 {
-    static const size_t      lens[] = {52, 53, 140}; /* up to 52 tokens are hashed in one piece */
-    static const char *const hex[]  = {"b27f533ac8c594315d05a5ceb284a4ca7a171c3316fad3fdbe40c1ba021e0dc3",
+    static const size_t      lens[] = {1, 16, 17, 18, 52, 53, 140}; /* up to 52 tokens are hashed in one piece */
+    static const char *const hex[]  = {"7013fd38412a831ad65c5e2ecd56093024e2a564757af026d2d113a82c872624",
+                                       "2c0c651d12ce260be3cbeaff40169b109139d99f1eb0a0c36de6495a8e7e5491",
+                                       "1389b1f0523c75d80686d71ab739080315a1c758bb1c79fbb1efef5c07820c07",
+                                       "c6034a18f50dc11d08688f46cba696d2b8514c106972881c099e92036c75fe8a",
+                                       "b27f533ac8c594315d05a5ceb284a4ca7a171c3316fad3fdbe40c1ba021e0dc3",
                                        "5295bfa4caba48068cb61043db1b7b2655b1997ad304749fbaf3c1081e2cf136",
                                        "beff3326e3143d9d49a89ea9098b583d1b50a0a761c5c85bd4f3d03f43f4e230"};
     kvcl_key_t key;
     size_t i, n;
 
-    for (i = 0; i < 3; ++i) {
+    for (i = 0; i < sizeof(lens) / sizeof(lens[0]); ++i) {
         ck_assert_int_eq(kvcl_key_chain(&root, 0, tokens, lens[i], lens[i], &key, 1, &n), KVCL_OK);
         ck_assert_uint_eq(n, 1);
         expect(&key, hex[i]);
