@@ -12,12 +12,12 @@ enum { FIRST_CAP = 1024, MOVE = 16 };
 
 static bool is_full(const kvcl_idx_table_t *table, uint64_t words)
 {
-    return words > table->cap / 5 * 4;
+    return words > table->cap / 10 * 7;
 }
 
 kvcl_idx_table_t *kvcl_idx_table_new(kvcl_sched_index_h index, uint64_t live)
 {
-    uint64_t         cap = live / 2 * 3; /* 2/3 full, until it is 4/5 full */
+    uint64_t         cap = live / 4 * 7; /* 4/7 full, until it is 7/10 full: a walk to a free word passes few others */
     kvcl_idx_table_t *table;
 
     cap   = (cap < FIRST_CAP) ? FIRST_CAP : cap;

@@ -3,7 +3,7 @@
  * number. A word's walk begins where these bits say, so a larger table is filled from the words alone, in their order.
  *
  * Readers walk a table while the writer changes it, one word at a time. A word that is removed becomes a tombstone, or
- * free if the next one is free, so no other word moves. A table that is 4/5 full is replaced: each later change moves
+ * free if the next one is free, so no other word moves. A table that is 7/10 full is replaced: each later change moves
  * some words into the new one, readers use the old one until all are moved. Writers: the index's lock.
  */
 #ifndef KVCL_SCHED_INDEX_IDX_TABLE_H
