@@ -158,6 +158,102 @@ START_TEST(a_long_message_stores_each_block)
 }
 END_TEST
 
+/* [0, [["BlockStored", hashes, nil, tokens, 1, nil, "GPU"]]] of n blocks; all numbers are below 128. */
+static size_t message_of(const uint8_t *hashes, const uint8_t *tokens, uint32_t n, uint8_t *payload)
+{
+    static const uint8_t head[] = {0x92, 0, 0x91, 0x97, 0xab, 'B', 'l', 'o', 'c', 'k', 'S', 't', 'o', 'r', 'e', 'd',
+                                   0xdc, 0};
+    static const uint8_t tail[] = {1, 0xc0, 0xa3, 'G', 'P', 'U'};
+    size_t               len    = sizeof(head);
+
+    memcpy(payload, head, len);
+    payload[len++] = (uint8_t)n;
+    memcpy(payload + len, hashes, n);
+    len += n;
+    payload[len++] = 0xc0;
+    payload[len++] = 0xdc;
+    payload[len++] = 0;
+    payload[len++] = (uint8_t)n;
+    memcpy(payload + len, tokens, n);
+    len += n;
+    memcpy(payload + len, tail, sizeof(tail));
+    return len + sizeof(tail);
+}
+
+enum { HASHES = 64, ROW = 40 };
+
+/* A block is held by the first hash that named it; a hash that names another one drops that of before. */
+typedef struct plain {
+    kvcl_key_t means[HASHES];
+    bool       is[HASHES];
+} plain_t;
+
+static bool plain_has(const plain_t *plain, const kvcl_key_t *key)
+{
+    uint32_t h = 0;
+
+    while ((h < HASHES) && !(plain->is[h] && kvcl_key_equal(&plain->means[h], key))) {
+        ++h;
+    }
+    return h < HASHES;
+}
+
+static void plain_put(plain_t *plain, uint32_t hash, const kvcl_key_t *key)
+{
+    plain->is[hash] = plain->is[hash] && kvcl_key_equal(&plain->means[hash], key);
+    if (!plain_has(plain, key)) {
+        plain->is[hash]    = true;
+        plain->means[hash] = *key;
+    }
+}
+
+/* Rows shorter and longer than those that are looked up ahead name few blocks by few hashes: blocks of a row change one
+ * another. */
+START_TEST(rows_of_any_length_are_as_a_plain_model)
+{
+    static plain_t           plain;
+    kvcl_sched_index_stats_t stats = KVCL_SCHED_INDEX_STATS_INIT;
+    kvcl_key_t               root, keys[ROW];
+    uint8_t                  payload[2 * ROW + 64], number[8] = {0}, hashes[ROW], tokens[ROW];
+    uint32_t                 source, round, i, n, held, words[ROW];
+    kvcl_sched_frame_t       frames[2] = {{number, 8}, {payload, 0}};
+    kvcl_sched_index_h       tested;
+    kvcl_sched_hold_t        hold;
+    size_t                   got;
+
+    ck_assert_int_eq(kvcl_sched_index_create(NULL, &tested), KVCL_OK);
+    source = test_source(tested, "engine", 3, KVCL_SCHED_FEED_VLLM);
+    kvcl_key_root(NULL, 0, "m", &root);
+    for (round = 0; round < 500; ++round) {
+        n         = 1 + below(ROW);
+        number[6] = (uint8_t)(round >> 8);
+        number[7] = (uint8_t)round;
+        for (i = 0; i < n; ++i) {
+            hashes[i] = (uint8_t)below(HASHES);
+            tokens[i] = (uint8_t)(below(4) / 3);
+            words[i]  = tokens[i];
+        }
+        frames[1].len = message_of(hashes, tokens, n, payload);
+        ck_assert_int_eq(kvcl_sched_index_feed(tested, source, 0, frames, 2, NULL), KVCL_OK);
+        ck_assert_int_eq(kvcl_key_chain(&root, 0, words, n, 1, keys, ROW, &got), KVCL_OK);
+        for (i = 0; i < n; ++i) {
+            plain_put(&plain, hashes[i], &keys[i]);
+        }
+        for (i = 0, held = 0; i < HASHES; ++i) {
+            held += plain.is[i];
+        }
+        ck_assert_uint_eq(test_info(tested, source).blocks, held);
+        ck_assert_int_eq(kvcl_sched_index_stats(tested, &stats), KVCL_OK);
+        ck_assert_uint_eq(stats.blocks, held);
+        for (i = 0; i < n; ++i) {
+            ck_assert_int_eq(kvcl_sched_index_match(tested, &keys[i], 1, 0, 0, &hold, 1, &got), KVCL_OK);
+            ck_assert_msg(got == (size_t)plain_has(&plain, &keys[i]), "round %u, block %u of %u", round, i, n);
+        }
+    }
+    kvcl_sched_index_destroy(tested);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sched_messages");
@@ -169,6 +265,7 @@ int main(void)
     tcase_add_test(tc, a_list_is_skipped_as_its_values_are);
     tcase_add_test(tc, a_row_of_numbers_is_read_as_each_of_them_is);
     tcase_add_test(tc, a_long_message_stores_each_block);
+    tcase_add_test(tc, rows_of_any_length_are_as_a_plain_model);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
