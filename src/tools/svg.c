@@ -57,10 +57,15 @@ double svg_axis_end(double most)
     return (most <= 0) ? 1 : ceil(most / step) * step;
 }
 
+int svg_axis_lines(double end)
+{
+    return (int)floor((end / svg_axis_step(end)) + 1e-6);
+}
+
 void svg_axis(FILE *file, int left, int top, int width, int height, double end)
 {
     const double step  = svg_axis_step(end);
-    const int    lines = (int)floor((end / step) + 1e-6);
+    const int    lines = svg_axis_lines(end);
     double       y;
     int          i;
 

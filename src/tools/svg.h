@@ -15,6 +15,8 @@ bool   svg_close(FILE *file, const char *what, const char *path);
 
 /* The distance of the lines of an axis from 0 to end: 1, 2 or 5 times a power of ten, three to five lines. */
 double svg_axis_step(double end);
+/* How many of them are above 0. */
+int    svg_axis_lines(double end);
 /* What an axis ends at for values up to most: a line that is not below most; 1 if there are no values above 0. */
 double svg_axis_end(double most);
 /* Lines from 0, at the bottom of the panel, to end at its top, with their values on the left. */

@@ -4,7 +4,6 @@
  */
 #include "config.h"
 #include "tools/cli.h"
-#include "tools/clock.h"
 #include "tools/hist.h"
 #include "tools/http_get.h"
 #include "tools/build_info.h"
@@ -546,6 +545,7 @@ START_TEST(an_axis_has_round_lines)
 
     ck_assert_double_eq_tol(svg_axis_end(a->most), a->end, a->end * 1e-9);
     ck_assert_double_eq_tol(svg_axis_step(a->end), a->step, a->step * 1e-9);
+    ck_assert_int_eq(svg_axis_lines(a->end), (int)lround(a->end / a->step));
 }
 END_TEST
 

@@ -52,8 +52,8 @@ def addresses(params):
 
 
 class Decode:
-    """A request to a decode engine. Until the first bytes of the answer are here, it can be asked anew; the engine ends
-    the request before, whose client is gone."""
+    """A request to a decode engine. The engine can be asked anew until the first bytes of its answer are here: closing
+    the connection ends the earlier request there."""
 
     def __init__(self, url, body):
         self.url, self.body, self.params = urllib.parse.urlsplit(url), body, None

@@ -24,7 +24,7 @@ typedef struct panel {
 static void put_panel(const panel_t *p, const char *title, const char *x_name)
 {
     const double step  = svg_axis_step(p->x_most);
-    const int    lines = (int)floor((p->x_most / step) + 1e-6);
+    const int    lines = svg_axis_lines(p->x_most);
     int          i;
 
     fprintf(p->file, "<text x=\"%d\" y=\"%d\">%s</text>\n", p->left, p->top - 10, title);
