@@ -54,6 +54,7 @@ class View:
     def _follow(self, store: kvcl.Store, rank: int) -> None:
         items, since = store.snapshot(rank)
         self.held[rank] = {item.key for item in items}
+        self.news.put(rank)  # no event tells of these blocks
         while not self.stop:
             for event in store.follow(rank, since, timeout=0.2):
                 since = event.seq
@@ -68,9 +69,9 @@ class View:
         return next((i for i, key in enumerate(keys) if key not in self.held[rank]), len(keys))
 
     def until(self, rank: int, keys: List[bytes]) -> None:
-        """Until events say that a rank holds all of these."""
+        """Until the snapshot or events say that a rank holds all of these."""
         while self.prefix(rank, keys) < len(keys):
-            self.news.get(timeout=10)
+            self.news.get(timeout=60)
 
     def close(self) -> None:
         self.stop = True

@@ -35,6 +35,31 @@ def test_the_router(n):
     assert out.count("0 wrong") == n - 1 and "where the blocks were: 100%" in out, out
 
 
+# The router waits for blocks before it has the snapshot, which has them all: no event tells of them.
+LATE = """
+import queue, runpy, sys, threading, kvcl
+
+waits, snapshot = threading.Event(), kvcl.Store.snapshot
+
+class News(queue.Queue):
+    def get(self, *how, **more):
+        waits.set()
+        return super().get(*how, **more)
+
+def late(store, rank):
+    waits.wait()
+    return snapshot(store, rank)
+
+queue.Queue, kvcl.Store.snapshot = News, late
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def test_the_router_waits_for_blocks_that_only_its_snapshot_has():
+    out = mpirun(2, "-c", LATE, ROUTER)
+    assert out.count("0 wrong") == 1 and "where the blocks were: 100%" in out, out
+
+
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_the_example(n):
     out = mpirun(n, EXAMPLE)
