@@ -21,6 +21,7 @@ from kvcl.vllm._tier_jobs import TierJobs, options_of
 from kvcl.vllm._transfers import Transfers
 from kvcl.vllm._watch import Watch
 
+from conftest import LIMIT
 from test_client import Server, home, secret  # noqa: F401
 from test_engines import until
 
@@ -419,11 +420,12 @@ def test_a_link_changes_to_another_rank_when_its_own_is_killed_or_silent(home, t
     servers = [Server(tmp_path / name) for name in ("one", "two")]
     (tmp_path / "other").write_bytes(b"\xff no address\n")
     files = [f"{tmp_path}/no", f" {servers[0].file}", servers[1].file, f"{tmp_path}/other"]
-    options = {**_options.read({"store": ",".join(files)}), "retry": 0.05, "match_timeout": 0.4}
+    options = {**_options.read({"store": ",".join(files)}), "retry": 0.05}
     link = Link(options, logging.getLogger("test"), _fields.text(FIELDS, ""))
 
-    def connected(times):
+    def connected(times, patience=LIMIT):
         until(lambda: link.ready() and link.connections == times)
+        options["match_timeout"] = patience
         call = link.client.match(hashes(3))
         until(lambda: link.progress() or call.done)
         return call
@@ -432,11 +434,11 @@ def test_a_link_changes_to_another_rank_when_its_own_is_killed_or_silent(home, t
         link.start()
         assert connected(1).result == 0
         servers[0].stop()
-        assert connected(1).error is not None  # long before the timeout of 10 s
+        assert connected(1, 0.4).error is not None  # long before the timeout of 10 s
         assert connected(2).result == 0
         servers[0].process.send_signal(signal.SIGCONT)
         servers[1].end(signal.SIGKILL)
-        assert connected(2).error is not None  # by which it is noticed
+        assert connected(2, 0.4).error is not None  # by which it is noticed
         assert connected(3).result == 0
     finally:
         link.close()
