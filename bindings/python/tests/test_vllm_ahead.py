@@ -205,11 +205,11 @@ class Ends:
     """A prefill engine's context, of the first of its ranks, and a decode engine's; both have caches of 2 parts a
     block. prompt: of `tokens`."""
 
-    def __init__(self, one, two, timeout=LIMIT, ranks=1):
+    def __init__(self, one, two, ranks=1):
         self.theirs, self.ours = one.cache(CACHE, LAYOUT), two.cache(CACHE, LAYOUT)
         self.board = Board(one, LAYERS, COUNT // 2)
         self.leases = Leases(one, 60.0, log, self.board, 0, ranks)
-        self.peers = Peers({"timeout": LIMIT, "handover_timeout": timeout})
+        self.peers = Peers({"timeout": LIMIT, "handover_timeout": LIMIT})
         self.peers.open(two, self.ours)
         self.rows, self.name = Rows(), b"n" * 32
 
@@ -467,7 +467,9 @@ def test_ranks_that_are_read_need_not_be_equally_far(contexts):
 
 
 def test_a_prompt_that_never_appears_and_one_that_stops_are_given_up(contexts):
-    ends = Ends(*contexts, timeout=0.3)
+    ends = Ends(*contexts)
+    wait(ends.peers.read(ends.source(4), PARTS, [], 0), ends.peers)  # it has connected
+    ends.peers._options["handover_timeout"] = 0.3
     with pytest.raises(kvcl.TimedOut, match="computes nothing of the prompt"):
         wait(ends.read(4, [20]), ends.peers)
     ends.step([9, 10], 8)

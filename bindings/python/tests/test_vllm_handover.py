@@ -324,6 +324,7 @@ def test_an_engine_that_is_gone_or_answers_nothing_fails_the_read_alone(ends, tm
     for wrong in (address, "no address"):
         with pytest.raises(kvcl.KvclError):
             wait(peers.read(Source((wrong,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
+    peers._options["handover_timeout"] = LIMIT
     with kvcl.Context(boot="self") as silent:  # it does not listen
         with pytest.raises(kvcl.NotFound):
             wait(peers.read(Source((silent.address,), (3,), 0, b"n" * 32), PARTS, [1], 0), peers)
