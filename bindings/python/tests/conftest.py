@@ -1,8 +1,11 @@
 """What the tests share: contexts, ranks as threads of this process, ranks as processes under mpirun."""
 
+import contextlib
 import faulthandler
+import fcntl
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -57,6 +60,46 @@ def run_ranks(n, body, **how):
         raise errors[0][1]
     assert not any(thread.is_alive() for thread in threads), "a rank hangs"
     return results
+
+
+class Ports:
+    """Ports of this host at which ranks meet, as test/multi/ports.sh gives them: below the ephemeral ports, and no
+    other test's, since a file that is locked while this process lives reserves a range of 64."""
+
+    before, used = 0, 0
+
+    @classmethod
+    def lock(cls):
+        for turn in range(300):
+            number = (os.getpid() + turn) % 300
+            path = f"{os.environ.get('TMPDIR') or '/tmp'}/kvcl-test-ports.{os.geteuid()}.{number}"
+            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(file)
+            else:
+                cls.before = 9999 + 64 * number
+                return
+        raise RuntimeError("all ranges of ports are locked")
+
+
+def free_ports(n=1):
+    """The first of n ports in a row at which no process listens."""
+    if Ports.before == 0:
+        Ports.lock()
+    while True:
+        first = Ports.used + 1 if Ports.used + n < 64 else 1
+        Ports.used = first + n - 1
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(Ports.before + first, Ports.before + first + n):
+                    one = stack.enter_context(socket.socket())
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    one.bind(("127.0.0.1", port))
+                return Ports.before + first
+            except OSError:
+                pass
 
 
 def mpirun(n, program, *args, env=None, timeout=LIMIT):

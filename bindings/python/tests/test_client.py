@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import kvcl
 import pytest
 from kvcl import _client
 
-from conftest import LIMIT
+from conftest import LIMIT, free_ports
 
 SERVE = os.path.join(os.environ.get("top_builddir", ""), "src/tools/kvcl_serve")
 BLOCK = 4096
@@ -396,9 +395,7 @@ def test_a_client_takes_no_more_memory_of_the_server_than_its_buffer(home):
 
 def test_a_failed_exists_is_an_error_and_no_answer(home, monkeypatch):
     """Many of the keys are listed at the other rank, which must be queried, and stands still."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        meeting = f"tcp://127.0.0.1:{one.getsockname()[1]}"
+    meeting = f"tcp://127.0.0.1:{free_ports()}"
     monkeypatch.setenv("KVCL_PATH", "tcp")
     monkeypatch.setenv("KVCL_NET", "lo")
     job = {"KVCL_RENDEZVOUS": meeting, "KVCL_SIZE": "2"}

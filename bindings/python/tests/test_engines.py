@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import select
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,8 @@ import pytest
 import kvcl
 from kvcl import _introduce, _job, _job_options, _sglang_pools, lmcache, sglang
 from kvcl._job_options import options
+
+from conftest import free_ports
 
 BLOCK = 4096
 
@@ -132,12 +133,6 @@ def test_a_full_store_is_false_and_logged_once(lines):
     job.close()
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 class Server:
     """Rank 0 of a job of two, as kvcl_serve is: a pool, no calls of its own."""
 
@@ -170,7 +165,7 @@ def until(condition):
 def test_a_store_that_comes_goes_and_comes_again(monkeypatch, lines):
     monkeypatch.setenv("KVCL_BOOT_TIMEOUT", "1s")
     monkeypatch.setattr(_job, "AGAIN", 0.01)
-    where = f"tcp://127.0.0.1:{free_port()}"
+    where = f"tcp://127.0.0.1:{free_ports()}"
     job = _job.Job("kvcl.x", options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 0.01}))
     keys = [kvcl.key_from_string(str(i)) for i in range(2)]
     values = [os.urandom(BLOCK), os.urandom(100)]
@@ -199,7 +194,7 @@ def test_a_store_that_comes_goes_and_comes_again(monkeypatch, lines):
 
 def test_ranks_of_a_job_say_in_what_they_differ(lines):
     """Two engines and a rank that is none. Whichever looks later sees the other."""
-    where = f"tcp://127.0.0.1:{free_port()}"
+    where = f"tcp://127.0.0.1:{free_ports()}"
     server = Server(where, size=4)
     jobs = [_job.Job("kvcl.x", options("kvcl.x", {"rendezvous": where, "size": 4, "rank": rank, "connect": 60}))
             for rank in (1, 2, 3)]
@@ -267,7 +262,7 @@ def test_a_wrong_secret_is_a_line_and_a_miss(monkeypatch, tmp_path, lines):
         files.append(tmp_path / name)
         files[-1].write_bytes(name.encode() * 64)
         files[-1].chmod(0o600)
-    where = f"tcp://127.0.0.1:{free_port()}"
+    where = f"tcp://127.0.0.1:{free_ports()}"
     server = Server(where, secret_file=str(files[0]))
     job = _job.Job("kvcl.x", options("kvcl.x", {"rendezvous": where, "size": 2, "rank": 1, "connect": 60,
                                                 "secret_file": str(files[1])}))

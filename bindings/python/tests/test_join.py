@@ -2,13 +2,13 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
 
 import kvcl
+from conftest import free_ports
 
 # A member or a process that joins, maybe in the slot TEST_SLOT; the parent says by lines what it does next.
 RANK = """
@@ -86,9 +86,7 @@ def test_a_process_joins_gets_and_leaves_and_another_takes_the_place_of_a_dead_o
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_ports()
     env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SLOTS="5", KVCL_SECRET_FILE=str(secret), KVCL_NET="lo",
                KVCL_JOIN_AT="127.0.0.1:0")
     ranks = [Rank(env, KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}", KVCL_RANK=str(r)) for r in range(3)]

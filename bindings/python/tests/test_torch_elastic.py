@@ -1,17 +1,15 @@
 """kvcl.torch when ranks die: ranks_torch_elastic.py is what each rank runs; here they are killed and stopped."""
 
-import contextlib
 import faulthandler
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
 
-from conftest import HERE
+from conftest import HERE, free_ports
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is absent: nothing tests kvcl.torch", allow_module_level=True)
@@ -109,19 +107,6 @@ def test_a_living_rank_is_evicted(tmp_path):
         ranks.tell([ranks.all[1]])
         ranks.said("right")
         assert [rank.wait(timeout=100) for rank in ranks.all] == [0, 0, 0, 0]
-
-
-def free_ports(n):
-    """The first of n free ports in a row."""
-    for first in range(20000 + os.getpid() % 10000, 60000, n):
-        with contextlib.ExitStack() as stack:
-            try:
-                for port in range(first, first + n):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-                return first
-            except OSError:
-                pass
-    raise RuntimeError("no free ports")
 
 
 @pytest.mark.parametrize("victim, waits", [(0, "no"), (2, "no"), (2, "yes")])
