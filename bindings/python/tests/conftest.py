@@ -4,11 +4,13 @@ import contextlib
 import faulthandler
 import fcntl
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -60,6 +62,13 @@ def run_ranks(n, body, **how):
         raise errors[0][1]
     assert not any(thread.is_alive() for thread in threads), "a rank hangs"
     return results
+
+
+def chance():
+    """Random numbers of the seed TEST_SEED, or of the clock. A test that fails shows the seed."""
+    seed = int(os.environ.get("TEST_SEED") or str(time.time_ns()), 0)
+    print(f"TEST_SEED={seed}")
+    return random.Random(seed)
 
 
 class Ports:

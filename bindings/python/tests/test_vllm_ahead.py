@@ -20,7 +20,7 @@ from kvcl.vllm._peers import CACHE, Leases, Peers
 from kvcl.vllm._plan import Load, Plan
 from kvcl.vllm._transfers import Transfers
 
-from conftest import LIMIT
+from conftest import LIMIT, chance
 from test_vllm_handover import BASE, PARTS, SIZE, hashes, poll_until, wait
 
 LAYERS, PAGE, COUNT = 3, 64, 700  # of a cache: layers, bytes of a part of a block in one, parts
@@ -527,9 +527,7 @@ def test_wrong_blocks_on_a_board_harm_nobody(ends):
 
 
 def test_random_prompts_end_with_their_bytes_or_an_error(ends):
-    seed = random.SystemRandom().randrange(1 << 30)
-    print("seed", seed)
-    rand = random.Random(seed)
+    rand = chance()
     good = 0
     for turn in range(40):
         ends.name, tokens = rand.randbytes(32), rand.randrange(1, 80)

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import logging
-import random
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from kvcl.vllm._handover import Lease, Part, Source
 from kvcl.vllm._peers import CACHE, Leases, Peers
 from kvcl.vllm._plan import Plan
 
-from conftest import LIMIT
+from conftest import LIMIT, chance
 
 SIZE, BASE = 128, b"b" * 32
 BLOCK = 1024
@@ -413,9 +412,7 @@ def test_wrong_ids_and_notifications_harm_nobody(ends):
 
 def test_random_handovers_end_with_their_bytes_or_an_error(ends):
     leases, peers, ours, theirs = ends
-    seed = random.SystemRandom().randrange(1 << 30)
-    print("seed", seed)
-    rand = random.Random(seed)
+    rand = chance()
     for turn in range(60):
         name, slot, blocks = rand.randbytes(32), rand.randrange(_handover.SLOTS), rand.sample(range(32), 4)
         leases.set(Lease("r", slot, name))

@@ -3,13 +3,14 @@ saved of each group, and that no block is given to others while it is saved.
 """
 
 import importlib.util
-import random
 import sys
 import types
 
 import kvcl
 import pytest
 from kvcl.vllm._hybrid import NONE, Hybrid, name_of
+
+from conftest import chance
 
 SIZE, WINDOW = 16, 40  # the window of the second group
 
@@ -110,9 +111,7 @@ class Pool:
 @pytest.mark.parametrize("windows", [(0, WINDOW), (WINDOW, 0, 17), (WINDOW,)])
 def test_random_requests_save_and_load_each_block_with_its_bytes(windows):
     """Saves take their bytes when they end, in any later step, but before one that says that it waits for them."""
-    seed = random.SystemRandom().randrange(1 << 30)
-    print("seed", seed)
-    rand = random.Random(seed)
+    rand = chance()
     plan, pool, store, saves, running, hits = Hybrid(SIZE, "prompt", 1, windows), Pool(rand, 600), {}, [], {}, 0
 
     def end(which):

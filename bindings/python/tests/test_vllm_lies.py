@@ -16,7 +16,7 @@ from kvcl.vllm._peers import CACHE, EARLY, READ, SCRATCH, Leases, Peers
 from kvcl.vllm._plan import Plan
 from kvcl.vllm._seal import Seal
 
-from conftest import LIMIT
+from conftest import LIMIT, chance
 from test_vllm_ahead import COUNT, LAYERS, LAYOUT, PAGE, TOKENS, Ends
 from test_vllm_handover import BASE, PARTS, SIZE, hashes, wait
 
@@ -160,9 +160,7 @@ def test_a_board_that_cannot_be_is_no_prompts(three, said):
 
 def test_random_boards_end_with_an_answer_or_an_error_and_touch_no_other_block(three):
     """The header and the blocks change while they are read."""
-    seed = random.SystemRandom().randrange(1 << 30)
-    print("seed", seed)
-    rand = random.Random(seed)
+    rand = chance()
     liar = Liar(*three[:2], LIMIT)
     for base in liar.ours.bases:
         memoryview(base)[:] = b"o" * len(memoryview(base))

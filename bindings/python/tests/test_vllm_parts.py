@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from kvcl.vllm._tier_jobs import TierJobs, options_of
 from kvcl.vllm._transfers import Transfers
 from kvcl.vllm._watch import Watch
 
-from conftest import LIMIT
+from conftest import LIMIT, chance
 from test_client import Server, home, secret  # noqa: F401
 from test_engines import until
 
@@ -748,9 +747,7 @@ def test_a_full_store_is_said_once_until_a_save_goes_well(caplog):
 
 
 def test_random_requests_load_and_save_each_block_as_the_store_has_it(request):
-    seed = random.SystemRandom().randrange(1 << 30)
-    print("seed", seed)
-    rand = random.Random(seed)
+    rand = chance()
     held = set()  # names in the store
     for turn in range(200):
         prompt, size = rand.randrange(1, 900), 128
