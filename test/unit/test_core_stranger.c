@@ -349,6 +349,7 @@ typedef struct call {
     pthread_t      thread;
     kvcl_context_h ctx;
     const char     *address; /* NULL: accept */
+    uint64_t       timeout_ns;
     kvcl_status_t  status;
     char           error[512];
     _Atomic bool   done;
@@ -361,8 +362,8 @@ static void *call_main(void *arg)
 
     call->status = kvcl_comm_world(call->ctx, &world);
     if (call->status == KVCL_OK) {
-        call->status = (call->address != NULL) ? kvcl_comm_connect(world, call->address, 2 * KVCL_NS_PER_SEC, &inter)
-                                               : kvcl_comm_accept(world, KVCL_NS_PER_SEC, &inter);
+        call->status = (call->address != NULL) ? kvcl_comm_connect(world, call->address, call->timeout_ns, &inter)
+                                               : kvcl_comm_accept(world, call->timeout_ns, &inter);
     }
     snprintf(call->error, sizeof(call->error), "%s", kvcl_last_error());
     if (call->status == KVCL_OK) {
@@ -382,9 +383,7 @@ static void answered(pair_kind_t kind, kvcl_hs_msg_t *answer, uint64_t counted, 
 
     scene_open(&scene, kind);
     ck_assert_uint_le(kvcl_address_print(scene.address, scene.address_len, text, sizeof(text)), sizeof(text));
-    memset(&call, 0, sizeof(call));
-    call.ctx     = scene.ctx;
-    call.address = text;
+    call = (call_t){.ctx = scene.ctx, .address = text, .timeout_ns = 50 * KVCL_NS_PER_SEC};
     ck_assert_int_eq(pthread_create(&call.thread, NULL, call_main, &call), 0);
     while ((scene.side.received == 0) && !call.done) {
         (void)scene.side.ops->progress(scene.side.xport);
@@ -452,11 +451,8 @@ START_TEST(contexts_of_two_secrets_refuse_each_other)
     }
     for (i = 0; i < 2; ++i) { /* in both directions */
         before = peers(ctx[!i]);
-        memset(&from, 0, sizeof(from));
-        memset(&to, 0, sizeof(to));
-        to.ctx       = ctx[!i];
-        from.ctx     = ctx[i];
-        from.address = text[!i];
+        to   = (call_t){.ctx = ctx[!i], .timeout_ns = KVCL_NS_PER_SEC}; /* nobody comes */
+        from = (call_t){.ctx = ctx[i], .address = text[!i], .timeout_ns = 50 * KVCL_NS_PER_SEC};
         ck_assert_int_eq(pthread_create(&to.thread, NULL, call_main, &to), 0);
         ck_assert_int_eq(pthread_create(&from.thread, NULL, call_main, &from), 0);
         pthread_join(from.thread, NULL);
@@ -469,11 +465,8 @@ START_TEST(contexts_of_two_secrets_refuse_each_other)
         ck_assert_uint_eq(peers(ctx[!i]), before);
     }
     ctx[2] = alone(kinds[_i], path[0], 0); /* the same secret is accepted, whatever was tried before */
-    memset(&from, 0, sizeof(from));
-    memset(&to, 0, sizeof(to));
-    to.ctx       = ctx[0];
-    from.ctx     = ctx[2];
-    from.address = text[0];
+    to   = (call_t){.ctx = ctx[0], .timeout_ns = 50 * KVCL_NS_PER_SEC};
+    from = (call_t){.ctx = ctx[2], .address = text[0], .timeout_ns = 50 * KVCL_NS_PER_SEC};
     ck_assert_int_eq(pthread_create(&to.thread, NULL, call_main, &to), 0);
     ck_assert_int_eq(pthread_create(&from.thread, NULL, call_main, &from), 0);
     pthread_join(from.thread, NULL);
