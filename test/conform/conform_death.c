@@ -197,7 +197,8 @@ static void killed_in_the_middle(cf_t *cf)
 /* The same before the first contact: the address of a rank that is already dead. */
 static void dead_before_first_contact(cf_t *cf)
 {
-    tools_t       t = setup(cf);
+    tools_t       t   = setup(cf);
+    const pid_t   pid = cf_pid(cf, 1);
     kvcl_status_t status;
     kvcl_req_h    req;
     int           op;
@@ -205,7 +206,10 @@ static void dead_before_first_contact(cf_t *cf)
     if (cf->rank == 1) {
         kill(getpid(), SIGKILL);
     }
-    cf_sleep_us(cf, 20000);
+    cf_sleep_us(cf, (pid == 0) ? 20000 : 0); /* on another machine: by then it has most likely died */
+    while ((pid != 0) && (kill(pid, 0) == 0)) { /* until its parent has waited for it */
+        cf_sleep_us(cf, 100);
+    }
     for (op = 0; op < OPS; ++op) {
         req    = post(cf, &t, op, 1, 3 * KVCL_NS_PER_SEC);
         status = cf_end(cf, req);
