@@ -111,9 +111,11 @@ mkdir "$tmp/top"
 : >"$tmp/top/Makefile.in"
 cat >"$tmp/top/configure" <<SH
 #!/bin/sh
+# While it runs no other process may build the folder; it ends once both want to.
 mkdir '$tmp/running' || exit 1
+! flock -n -s .lock true || exit 1
 echo configured >>'$tmp/configured'
-sleep 0.2
+until [ "\$(wc -l <'$tmp/wanted')" = 2 ]; do sleep 0.1; done
 printf 'all clean:\n' >Makefile
 : >config.status
 rmdir '$tmp/running'
@@ -121,6 +123,7 @@ SH
 chmod +x "$tmp/top/configure"
 twice() {
   bash -c ". '$top_srcdir/contrib/ci/lib.sh'; top=$tmp/top jobs=1
+    flock() { echo >>'$tmp/wanted'; command flock \"\$@\"; }
     build '$tmp/twice' & build '$tmp/twice' && wait \$!" >"$tmp/out" 2>&1
 }
 is "two phases that build one folder at once wait for each other" twice
