@@ -37,7 +37,7 @@ static void check_end(kvcl_req_h req, kvcl_status_t want, const char *const *wor
     kvcl_status_t status    = KVCL_INPROGRESS;
     int           turns;
 
-    for (turns = 0; (turns < 2000) && (kvcl_req_error(req)[0] == '\0'); ++turns) {
+    for (turns = 0; (turns < 40000) && (kvcl_req_error(req)[0] == '\0'); ++turns) {
         (void)kvcl_progress(ctx);
         usleep(1000);
     }
@@ -184,7 +184,7 @@ static void wait_heard(heard_t *heard)
 {
     int turns;
 
-    for (turns = 0; (turns < 5000) && (heard->n == 0); ++turns) {
+    for (turns = 0; (turns < 40000) && (heard->n == 0); ++turns) {
         (void)kvcl_progress(ctx);
         usleep(1000);
     }
