@@ -207,6 +207,7 @@ typedef struct side {
     int           others;
     int           secret;
     int           pipe[2]; /* the address, from the accepting to the connecting side */
+    int           over[2]; /* a byte of each connecting rank whose connect has ended */
     kvcl_status_t expected;
 } side_t;
 
@@ -286,6 +287,20 @@ static kvcl_status_t meet(kvcl_context_h ctx, const side_t *side, int rank, uint
     return kvcl_comm_connect(world_of(ctx), (rank == 0) ? text : NULL, timeout_ns, inter_p);
 }
 
+/* The accepting side lives until all connects have ended: one that comes after the last accept is refused, too. */
+static void wait_for_connects(const side_t *side, int rank)
+{
+    char byte = 0;
+    int  n;
+
+    if (!side->accepts) {
+        CHECK(write(side->over[1], &byte, 1) == 1);
+    }
+    for (n = 0; side->accepts && (rank == 0) && (n < side->others); ++n) {
+        CHECK(read(side->over[0], &byte, 1) == 1);
+    }
+}
+
 static int live(const void *arg, int rank)
 {
     const side_t       *side  = arg;
@@ -308,6 +323,7 @@ static int live(const void *arg, int rank)
                 kvcl_status_text(status), kvcl_last_error());
         good = false;
     }
+    wait_for_connects(side, rank);
     if (status == KVCL_OK) {
         CHECK(kvcl_comm_is_inter(inter) && (kvcl_comm_size(inter) == side->others) && (kvcl_comm_rank(inter) == rank));
         use(inter, cache, side, rank);
@@ -325,24 +341,27 @@ static int live(const void *arg, int rank)
 static bool jobs(const char *name, int connects, int accepts, int secret, kvcl_status_t expected,
                  kvcl_status_t accepted)
 {
-    side_t side[2] = {{false, connects, accepts, 0, {-1, -1}, expected},
-                      {true, accepts, connects, secret, {-1, -1}, accepted}};
+    side_t side[2] = {{false, connects, accepts, 0, {-1, -1}, {-1, -1}, expected},
+                      {true, accepts, connects, secret, {-1, -1}, {-1, -1}, accepted}};
     int    s, n;
     bool   right = true;
 
-    if (pipe(side[0].pipe) != 0) {
+    if ((pipe(side[0].pipe) != 0) || (pipe(side[0].over) != 0)) {
         perror("pipe");
         return false;
     }
     memcpy(side[1].pipe, side[0].pipe, sizeof(side[1].pipe));
+    memcpy(side[1].over, side[0].over, sizeof(side[1].over));
     for (s = 0; s < 2; ++s) {
         start_ranks(side[s].size, live, &side[s], NULL);
     }
     for (n = connects + accepts; n > 0; --n) {
         right = rank_ends_well(-1) && right;
     }
-    close(side[0].pipe[0]);
-    close(side[0].pipe[1]);
+    for (n = 0; n < 2; ++n) {
+        close(side[0].pipe[n]);
+        close(side[0].over[n]);
+    }
     printf("%s %s, %d and %d ranks\n", right ? "ok" : "WRONG", name, connects, accepts);
     return right;
 }
