@@ -19,7 +19,9 @@ BLOCK = 4096
 
 
 class Server:
-    """A kvcl_serve alone, with the address of its clients in a file."""
+    """A kvcl_serve alone, with the address of its clients in a file. One that a test leaves ends with the test."""
+
+    started = []
 
     def __init__(self, tmp, *options, env=None):
         self.file = str(tmp / "store")
@@ -30,6 +32,7 @@ class Server:
         self.process = subprocess.Popen(
             [SERVE, "--block", str(BLOCK), "--pool", "1M", "--clients", self.file, *options], env=full,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        Server.started.append(self)
         line = self.process.stdout.readline()
         assert "blocks of" in line, line + self.process.stdout.read()
 
@@ -67,15 +70,17 @@ def home(tmp_path, monkeypatch):
         pytest.skip(f"no {SERVE}")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KVCL_SECRET_FILE", secret(tmp_path, "secret", "a secret of 24 letters.."))
-    return tmp_path
+    yield tmp_path
+    while Server.started:
+        one = Server.started.pop()
+        if one.process.poll() is None:
+            one.end(signal.SIGKILL)
+        one.process.stdout.close()
 
 
 @pytest.fixture
 def server(home):
-    one = Server(home)
-    yield one
-    if one.process.poll() is None:
-        one.end(signal.SIGKILL)
+    return Server(home)
 
 
 @pytest.fixture
