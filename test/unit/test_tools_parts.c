@@ -490,13 +490,13 @@ START_TEST(a_pattern_refuses_numbers_of_ranks)
 }
 END_TEST
 
-/* Accept one connection, and send a byte ten times a second, for four seconds. */
+/* Accept one connection, and send a byte ten times a second, for a minute. */
 static void drip(int listener)
 {
     const struct timespec pause = {.tv_nsec = 100000000};
     int                   i, fd = accept(listener, NULL, NULL);
 
-    for (i = 0; (i < 40) && (send(fd, "H", 1, MSG_NOSIGNAL) == 1); ++i) {
+    for (i = 0; (i < 600) && (send(fd, "H", 1, MSG_NOSIGNAL) == 1); ++i) {
         nanosleep(&pause, NULL);
     }
     _exit(0);
