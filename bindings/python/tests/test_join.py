@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import kvcl
-from conftest import free_ports
+from conftest import free_ports, views
 
 # A member or a process that joins, maybe in the slot TEST_SLOT; the parent says by lines what it does next.
 RANK = """
@@ -87,7 +87,7 @@ def test_a_process_joins_gets_and_leaves_and_another_takes_the_place_of_a_dead_o
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
     port = free_ports()
-    env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SLOTS="5", KVCL_SECRET_FILE=str(secret), KVCL_NET="lo",
+    env = dict(os.environ, **views(3), KVCL_SLOTS="5", KVCL_SECRET_FILE=str(secret), KVCL_NET="lo",
                KVCL_JOIN_AT="127.0.0.1:0")
     ranks = [Rank(env, KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{port}", KVCL_RANK=str(r)) for r in range(3)]
     try:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import HERE
+from conftest import HERE, views
 
 if importlib.util.find_spec("numpy") is None:
     pytest.skip("NumPy is absent: examples/moe.py needs it", allow_module_level=True)
@@ -22,7 +22,7 @@ def test_a_process_comes_in_the_place_of_the_rank_that_is_killed(tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
-    env = dict(os.environ, KVCL_SECRET_FILE=str(secret))
+    env = dict(os.environ, **views(10), KVCL_SECRET_FILE=str(secret))
     how = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": env}
     lines, pids, addresses, joined = [], {}, {}, None
     with subprocess.Popen([sys.executable, PROGRAM, "--ranks", "3", "--seconds", "100000"], **how) as first:
@@ -56,6 +56,6 @@ def test_a_process_comes_in_the_place_of_the_rank_that_is_killed(tmp_path):
 
 def test_a_model_goes_on_without_the_rank_that_is_killed():
     done = subprocess.run([sys.executable, PROGRAM, "--ranks", "3", "--seconds", "3", "--kill", "0"], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(os.environ, **views(10)))
     assert done.returncode == 0 and "all ranks that lived were right" in done.stdout, done.stdout
     assert done.stdout.count("experts were restored") == 2 and done.stdout.count(", wrong 0") == 2, done.stdout

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import kvcl
-from conftest import free_ports
+from conftest import free_ports, views
 
 RANK = """
 import os, signal, sys, kvcl
@@ -179,7 +179,7 @@ def start(program, tmp_path, **more):
     secret = tmp_path / "secret"
     secret.write_bytes(os.urandom(32))
     secret.chmod(0o600)
-    env = dict(os.environ, KVCL_VIEWS="yes", KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{free_ports()}",
+    env = dict(os.environ, **views(3), KVCL_SIZE="3", KVCL_RENDEZVOUS=f"tcp://127.0.0.1:{free_ports()}",
                KVCL_SECRET_FILE=str(secret), **more)
     return env, [subprocess.Popen([sys.executable, "-c", program], env=dict(env, KVCL_RANK=str(r)),
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE) for r in range(3)]

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import HERE, free_ports
+from conftest import HERE, free_ports, views
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is absent: nothing tests kvcl.torch", allow_module_level=True)
@@ -24,7 +24,7 @@ class Ranks:
     """Processes that meet by a file; what is left of them is killed at the end."""
 
     def __init__(self, scenario, size, victims, folder, **settings):
-        self.env = dict(os.environ, KVCL_VIEWS="yes", OMP_NUM_THREADS="1", **settings)
+        self.env = dict(os.environ, **views(3), OMP_NUM_THREADS="1", **settings)
         self.victims = victims
         self.program = [sys.executable, os.path.join(HERE, "ranks_torch_elastic.py"), scenario]
         self.rest = [str(size), ",".join(map(str, victims)), str(folder)]
