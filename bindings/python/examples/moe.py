@@ -6,8 +6,8 @@
     python3 moe.py --join A,B   a process comes in the place of a killed rank, and gets experts; A, B: as printed
 
 The others go on in the same layer without the dead rank, restore its experts from a store, and compare each output of a
-token that lost nothing with that of the model in one process, bit by bit. --seconds N ends it; --kill RANK kills one
-after ten steps. Exit status 0: no output was wrong. It needs NumPy.
+token that lost nothing with that of the model in one process, bit by bit. --kill RANK kills one after ten steps.
+--seconds N ends it, once the others go on without that one. Exit status 0: no output was wrong. It needs NumPy.
 """
 
 import argparse
@@ -214,6 +214,7 @@ class Rank:
 
     def run(self, seconds: float, kill: int) -> int:
         seen, step, end, line = GO_ON, 0, time.monotonic() + seconds, time.monotonic()
+        waits = 0 <= kill < self.ranks  # until that rank's experts are restored
         while seen & GO_ON:
             if self.experts is not None:
                 step += 1
@@ -221,11 +222,12 @@ class Rank:
                 self.let_in()
             if step == 10 and self.rank == kill:
                 os.kill(os.getpid(), signal.SIGKILL)
-            seen = self.agree(WHOLE | (GO_ON if not seconds or time.monotonic() < end else 0))
+            seen = self.agree(WHOLE | (GO_ON if waits or not seconds or time.monotonic() < end else 0))
             if seen & WHOLE and seen & RANKS != self.all:
                 step = self.take_in(seen & RANKS, step)
             elif self.experts and [seen >> rank & 1 for rank in range(self.ranks)] != list(self.model.active or []):
                 self.repair(seen)
+                waits = False
             lowest = (seen & -seen).bit_length() - 1
             if self.rank == lowest and time.monotonic() - line >= 1:  # of the lowest living rank, for its own tokens
                 line = time.monotonic()
