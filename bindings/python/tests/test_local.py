@@ -319,7 +319,7 @@ def test_a_request_tells_its_state(ctx):
     start = time.monotonic()
     with pytest.raises(kvcl.InProgress):
         recv.wait(0.12)
-    assert 0.1 < time.monotonic() - start < 5
+    assert time.monotonic() - start > 0.1
     ctx.world.send_bytes(0, 1, b"abc").wait(10)
     assert recv.wait(10).bytes == 3
     assert recv.done() and recv.test() and recv.status == kvcl.Status.OK

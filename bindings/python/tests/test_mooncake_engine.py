@@ -179,7 +179,9 @@ def test_peers_that_are_not_there(sides):
         assert a.engine.transfer_sync_read(name, a.bases[0], b.bases[0], 10) == -1
         assert a.engine.batch_transfer_async_write(name, [a.bases[0]], [b.bases[0]], [10]) == 0
         assert a.engine.get_first_buffer_address(name) == 0 and a.engine.send_probe(name) != 0
+    a.engine.timeout = 60.0
     assert a.engine.send_probe(b.name) == 0
+    a.engine.timeout = 2.0
     b.engine.close()
     assert a.engine.transfer_sync_read(b.name, a.bases[0], b.bases[0], 10) == -1
     with pytest.raises(AttributeError, match="warmup_efa_segment"):
