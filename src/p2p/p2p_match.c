@@ -11,6 +11,7 @@
 #include "p2p/p2p.h"
 #include "p2p/p2p_match.h"
 #include "base/log.h"
+#include "core/comm.h"
 #include "near/near.h"
 #include "p2p/layers.h"
 #include "weave/pieces.h"
@@ -120,13 +121,33 @@ static void keep(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_send_t *m
     kvcl_list_add_tail(&p2p->arrived, &arrived->link);
 }
 
+/* Has its sender failed, and another process the rank by now? A recv from that rank is for the other one's sends. */
+static bool is_outdated(kvcl_context_h ctx, const arrived_t *arrived)
+{
+    const kvcl_peer_t *now;
+    kvcl_comm_h       comm;
+
+    if (arrived->peer->state != KVCL_PEER_FAILED) {
+        return false;
+    }
+    kvcl_list_foreach (comm, &ctx->comms, struct kvcl_comm, link) {
+        if ((comm->id == arrived->msg.comm) && (arrived->msg.source >= 0) && (arrived->msg.source < comm->size)) {
+            now = atomic_load_explicit(&comm->peers[arrived->msg.source], memory_order_acquire);
+            return (now != NULL) && (now != arrived->peer);
+        }
+    }
+    return false;
+}
+
 bool kvcl_match_arrived(kvcl_context_h ctx, kvcl_posted_t *posted)
 {
     kvcl_p2p_state_t *p2p = kvcl_p2p_state(ctx);
     arrived_t        *arrived, *next;
 
     kvcl_list_foreach_safe (arrived, next, &p2p->arrived, arrived_t, link) {
-        if (matches(posted, &arrived->msg)) {
+        if (matches(posted, &arrived->msg) && is_outdated(ctx, arrived)) {
+            drop(p2p, arrived);
+        } else if (matches(posted, &arrived->msg)) {
             kvcl_list_del(&arrived->link);
             posted->matched(posted, arrived->peer, &arrived->msg, arrived->bytes, arrived->len);
             drop(p2p, arrived);
@@ -142,7 +163,7 @@ const kvcl_msg_send_t *kvcl_match_look(kvcl_context_h ctx, const kvcl_posted_t *
 
     kvcl_assert_locked(ctx);
     kvcl_list_foreach (arrived, &kvcl_p2p_state(ctx)->arrived, arrived_t, link) {
-        if (matches(posted, &arrived->msg)) {
+        if (matches(posted, &arrived->msg) && !is_outdated(ctx, arrived)) {
             return &arrived->msg;
         }
     }
@@ -230,7 +251,8 @@ static void drop_of(kvcl_context_h ctx, const kvcl_peer_t *peer, bool eager)
     }
 }
 
-/* Eager sends of a failed peer stay: their bytes have arrived. Sends whose bytes must be pulled are dropped. */
+/* Eager sends of a failed peer stay, until another process has its rank: their bytes have arrived. Sends whose bytes
+ * must be pulled are dropped. */
 void kvcl_p2p_peer_failed(kvcl_context_h ctx, kvcl_peer_t *peer)
 {
     drop_of(ctx, peer, false);

@@ -111,6 +111,21 @@ static kvcl_status_t talk(kvcl_comm_h world, uint64_t among)
     return status;
 }
 
+static kvcl_status_t greet(kvcl_comm_h world, uint64_t among)
+{
+    static const unsigned char word[8]; /* in no rank's TALK */
+    kvcl_xfer_params_t         params = limit();
+    kvcl_status_t              status = KVCL_OK;
+    int                        i;
+
+    for (i = 0; (i < SLOTS) && (status == KVCL_OK); ++i) {
+        if ((((among >> i) & 1) != 0) && (i != kvcl_comm_rank(world))) {
+            status = kvcl_send_bytes(world, i, 7, word, sizeof(word), &params, NULL);
+        }
+    }
+    return status;
+}
+
 /* The view is to have these ranks; or what is pending is awaited. */
 static kvcl_status_t change(kvcl_comm_h world, proc_t *proc)
 {
@@ -153,6 +168,8 @@ static kvcl_status_t do_task(kvcl_comm_h world, proc_t *proc)
         return barrier(world, proc->among);
     case TALK:
         return talk(world, proc->among);
+    case GREET:
+        return greet(world, proc->among);
     case AGREE:
         status = kvcl_comm_agree(world, &flags, UINT64_C(20000000000));
         return (((status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED)) && (~flags != proc->among))

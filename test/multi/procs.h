@@ -16,7 +16,8 @@
 
 enum { SLOTS = 8, PROCS = 512, EVENTS = 256, LONG_S = 60, NO_RANK = -1 };
 
-typedef enum { NOTHING, BARRIER, TALK, AGREE, SIZES, ACTIVATE, SYNC, WAITS, HOLE, END } what_t; /* HOLE: see hole.h */
+/* HOLE: see hole.h. GREET: send what nobody waits for, with the tag of TALK. */
+typedef enum { NOTHING, BARRIER, TALK, GREET, AGREE, SIZES, ACTIVATE, SYNC, WAITS, HOLE, END } what_t;
 
 /* What a process does and is told. */
 typedef struct proc {

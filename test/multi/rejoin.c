@@ -141,6 +141,24 @@ static bool case_zombie(void)
     return finish("a stopped rank whose slot another process has is fenced", right, ": ");
 }
 
+/* What a rank has sent before it is killed has arrived, and nobody has taken it when another process has its rank. */
+static bool case_sent(void)
+{
+    bool right = start(size) && all_work();
+    int  rank  = size - 1;
+    char through[64];
+
+    right = right && ((one_does(in_slot[rank], GREET, bits_of()) == KVCL_OK) || fail("it does not send: rank", rank)) &&
+            all_do(BARRIER);
+    if (right) {
+        usleep(100000);
+        kill_rank(rank);
+        snprintf(through, sizeof(through), "%s", shared->procs[in_slot[0]].address);
+        right = has_joined(join_at(through, rank)) && all_work();
+    }
+    return finish("what a killed rank has sent is not taken for its successor's", right, ": ");
+}
+
 /* Descriptors of the queues that a process may leave behind (ucx_glue/glue_renew.c): eight queues of four. A rank that
  * is killed while it writes into one may cost its reader that queue. */
 enum { QUEUES = 8 * 4 };
@@ -214,7 +232,7 @@ int main(int argc, char **argv)
     bool       right   = true;
 
     if (!open_shared((argc > 1) ? atoi(argv[1]) : 4) || (size < 3) || (size > SLOTS - 2)) {
-        fprintf(stderr, "usage: rejoin RANKS [rejoin|zero|grow|errors|zombie|cycles]\n");
+        fprintf(stderr, "usage: rejoin RANKS [rejoin|zero|grow|errors|zombie|sent|cycles]\n");
         return 1;
     }
 #define CASE(_name) (strstr(_name, only) != NULL)
@@ -224,6 +242,7 @@ int main(int argc, char **argv)
     right = (!CASE("grow") || case_grow()) && right;
     right = (!CASE("errors") || case_errors()) && right;
     right = (!CASE("zombie") || case_zombie()) && right;
+    right = (!CASE("sent") || case_sent()) && right;
     right = (!CASE("cycles") || case_cycles((cycles != NULL) ? atoi(cycles) : 6)) && right;
     return right ? 0 : 1;
 }
