@@ -68,13 +68,13 @@ class Group(dist.ProcessGroup):
 
     def _given(self, request: Request[Any], result: List[torch.Tensor],
                after: Sequence[Callable[[], Any]] = ()) -> Work:
-        """Of a collective that gives copies and takes nothing: it has ended."""
+        """Of a collective that gives copies and takes nothing: it has ended, where the outbox has room."""
         try:
-            self._outbox.give(request)
+            kept = self._outbox.give(request)
         except RankFailed:
             self._live.revoke()
             raise
-        return Work(self, [], result, after)
+        return Work(self, [] if kept else [request], result, after, self._outbox)
 
     def finisher(self) -> Finisher:
         if self._futures is None:
@@ -396,9 +396,8 @@ class Group(dist.ProcessGroup):
         request = self.comm.send_bytes(rank, tag & 0xffffffff,
                                        copy_of(given) if copies else place_of(given.contiguous()),
                                        timeout=self._timeout.total_seconds())
-        if copies:
-            self._outbox.give(request)
-        return Message(self, [] if copies else [request], [given])
+        kept = copies and self._outbox.give(request)
+        return Message(self, [] if kept else [request], [given], outbox=self._outbox if copies else None)
 
     def recv(self, tensors: List[torch.Tensor], rank: int, tag: int = 0) -> Work:
         tensor, after = one_of(tensors), []  # type: ignore[var-annotated]

@@ -1,5 +1,5 @@
 """Few bytes that are given away: the call ends before their receivers have them, as gloo's do, so that a rank does not
-wait until another one has a processor."""
+wait until another one has a processor. No call waits for room: wait() on its work does, for the oldest."""
 
 import atexit
 import collections
@@ -13,7 +13,7 @@ import torch
 from .. import KvclError, Request
 
 FEW = 64 << 10  # bytes, whose copy takes less than a processor's change to another process
-MOST = 8        # in flight: then the call waits for the oldest
+MOST = 8        # in flight
 
 _all: "weakref.WeakSet[Outbox]" = weakref.WeakSet()
 
@@ -31,13 +31,21 @@ class Outbox:
         self.pid = os.getpid()
         _all.add(self)
 
-    def give(self, request: Request[Any]) -> None:
-        """A failure that is known already is raised; a later one is warned of."""
+    def give(self, request: Request[Any]) -> bool:
+        """Take it, where there is room. A failure that is known already is raised; a later one is warned of."""
         if request.done():
             request.wait()
-            return
+            return True
+        if len(self._requests) >= MOST:
+            self._end_done()
+        if len(self._requests) >= MOST:
+            return False
         self._requests.append(request)
-        while len(self._requests) > MOST:
+        return True
+
+    def wait_and_give(self, request: Request[Any]) -> None:
+        """Wait for the oldest until there is room for this one."""
+        while not self.give(request):
             self._end_oldest()
 
     def finish(self) -> None:
@@ -49,14 +57,31 @@ class Outbox:
         """They go on, as long as their context is open."""
         self._requests.clear()
 
+    def _end_done(self) -> None:
+        """The oldest ones that are over."""
+        for request in list(self._requests):
+            if not request.done():
+                return
+            try:
+                self._requests.remove(request)
+            except ValueError:  # another thread has taken it
+                continue
+            self._end(request)
+
     def _end_oldest(self) -> None:
         try:
-            self._requests.popleft().wait()
+            request = self._requests.popleft()
         except IndexError:  # another thread has taken it
-            pass
+            return
+        self._end(request)
+
+    @staticmethod
+    def _end(request: Request[Any]) -> None:
+        try:
+            request.wait()
         except KvclError as error:
             warnings.warn(f"kvcl: what a gather, scatter, broadcast or send gave has not arrived: {error}",
-                          RuntimeWarning, stacklevel=4)
+                          RuntimeWarning, stacklevel=5)
 
 
 @atexit.register

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from .. import RankFailed, Request
 from ._live import Live
+from ._outbox import Outbox
 
 
 class Finisher(threading.Thread):
@@ -42,14 +43,14 @@ class Work(dist.Work):
     _revokes = True  # a rank that has failed ends the collectives of all
 
     def __init__(self, group: "WorkOwner", requests: List[Request[Any]], result: List[torch.Tensor],
-                 after: Sequence[Callable[[], Any]] = (), keep: Any = None) -> None:
+                 after: Sequence[Callable[[], Any]] = (), outbox: Optional[Outbox] = None) -> None:
         super().__init__()
         self._group = group
         self._live = group._live
         self._requests = requests
         self._result = result
         self._after = list(after)
-        self._keep = keep
+        self._outbox = outbox  # of what gives copies: where wait() leaves them
         self._post_stream: Optional[torch.cuda.Stream] = None
         for tensor in result:
             if tensor.is_cuda:
@@ -67,6 +68,9 @@ class Work(dist.Work):
                 return
             try:
                 for request in self._requests:
+                    if self._outbox is not None and seconds is None:
+                        self._outbox.wait_and_give(request)
+                        continue
                     info = request.wait(seconds)
                     self._source = getattr(info, "source", self._source)
                 self._run_steps()
@@ -77,7 +81,6 @@ class Work(dist.Work):
                 if self._revokes and isinstance(error, RankFailed):
                     self._live.revoke()
             self._over = True
-            self._keep = None
             self._after = []
 
     def _run_steps(self) -> None:

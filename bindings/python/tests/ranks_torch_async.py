@@ -1,0 +1,64 @@
+"""Runs on both ranks of test_torch.py: works that the other one has not taken part in yet.
+
+One argument: a directory, for the file by which the ranks meet.
+"""
+
+import datetime
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+
+import kvcl
+import kvcl.torch
+
+RANK = int(os.environ["OMPI_COMM_WORLD_RANK"])
+OTHER = 1 - RANK
+
+gloo = None
+
+
+def no_send_waits_for_its_receiver():
+    """Many are posted before any is received; what they give is what they had, in their order."""
+    group = dist.new_group(backend="kvcl", timeout=datetime.timedelta(seconds=15))
+    given = [torch.full((5,), 100.0 * i + RANK) for i in range(40)]
+    taken = [torch.zeros(5) for _ in given]
+    works = [dist.isend(x, OTHER, group=group) for x in given]
+    for x in given:
+        x.fill_(-1)
+    assert not all(work.is_completed() for work in works)
+    dist.barrier(group=gloo)  # all have posted theirs
+    works += [dist.irecv(x, OTHER, group=group) for x in taken]
+    for work in works:
+        work.wait()
+    assert all(torch.equal(x, torch.full((5,), 100.0 * i + OTHER)) for i, x in enumerate(taken)), taken
+    if RANK == 0:
+        works = [dist.broadcast(torch.full((5,), float(i)), 0, group=group, async_op=True) for i in range(20)]
+    dist.barrier(group=gloo)  # rank 1 has called none yet
+    for i in range(20 if RANK == 1 else 0):
+        dist.broadcast(taken[0], 0, group=group)
+        assert torch.equal(taken[0], torch.full((5,), float(i)))
+    for work in works:
+        work.wait()
+    for i in range(30):  # here who is far ahead waits
+        if RANK == 0:
+            dist.send(given[0].fill_(i), 1, group=group)
+        else:
+            dist.recv(taken[0], 0, group=group)
+            assert torch.equal(taken[0], torch.full((5,), float(i)))
+
+
+def main():
+    global gloo
+    dist.init_process_group("kvcl", init_method=f"file://{sys.argv[1]}/meet", rank=RANK, world_size=2,
+                            timeout=datetime.timedelta(seconds=50))
+    gloo = dist.new_group(backend="gloo")
+    for part in (no_send_waits_for_its_receiver,):
+        part()
+    dist.barrier()
+    dist.destroy_process_group()
+    print("torch: all right", flush=True)
+
+
+main()
