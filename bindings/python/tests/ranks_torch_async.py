@@ -6,6 +6,7 @@ One argument: a directory, for the file by which the ranks meet.
 import datetime
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -49,12 +50,53 @@ def no_send_waits_for_its_receiver():
             assert torch.equal(taken[0], torch.full((5,), float(i)))
 
 
+def waits_end_by_their_timeout():
+    """Of a work of several collectives, and of one that another thread waits for."""
+    group, out = dist.group.WORLD, [[torch.zeros(3), torch.zeros(4)] for _ in range(2)]
+    given, x, works = [torch.full((3,), float(RANK)), torch.full((4,), float(RANK))], torch.ones(5), []
+    for rank in range(2):
+        if RANK == rank:
+            works = [group.allgather_coalesced(out, given), dist.all_reduce(x, async_op=True)]
+            future = works[1].get_future()
+        if RANK == 0 == rank:  # the other one has called nothing yet
+            time.sleep(0.1)
+            began = time.monotonic()
+            for work in works:
+                assert not work.is_completed()
+                try:
+                    work.wait(datetime.timedelta(milliseconds=50))
+                    raise AssertionError("a wait that cannot end well did")
+                except kvcl.WaitTimeout:
+                    pass
+            assert time.monotonic() - began < 20
+        dist.barrier(group=gloo)
+    assert all(work.wait(datetime.timedelta(seconds=40)) for work in works)
+    assert all(torch.equal(t, torch.full_like(t, float(r))) for r in range(2) for t in out[r]), out
+    assert future.wait()[0].tolist() == [2.0] * 5
+
+
+def a_failure_is_told_when_nothing_is_in_flight():
+    """Of two collectives in one work the first fails; the tensor of the second has its result by then."""
+    wrong, x = torch.ones(4 + RANK), torch.ones(50000)
+    try:
+        work = dist.group.WORLD.allreduce_coalesced([wrong, x] if RANK == 0 else [wrong])
+        work.wait()
+        raise AssertionError("other lengths were taken")
+    except kvcl.InvalidParam:
+        pass
+    if RANK == 1:
+        time.sleep(0.5)
+        dist.all_reduce(x)
+    assert torch.equal(x, torch.full((50000,), 2.0)), x
+
+
 def main():
     global gloo
     dist.init_process_group("kvcl", init_method=f"file://{sys.argv[1]}/meet", rank=RANK, world_size=2,
                             timeout=datetime.timedelta(seconds=50))
     gloo = dist.new_group(backend="gloo")
-    for part in (no_send_waits_for_its_receiver,):
+    for part in (no_send_waits_for_its_receiver, waits_end_by_their_timeout,
+                 a_failure_is_told_when_nothing_is_in_flight):
         part()
     dist.barrier()
     dist.destroy_process_group()

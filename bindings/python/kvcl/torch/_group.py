@@ -321,7 +321,8 @@ class Group(dist.ProcessGroup):
         return work
 
     def _all(self, works: List[Work]) -> Work:
-        return Work(self, [], [t for work in works for t in work._result], [work.wait for work in works])
+        return Work(self, [request for work in works for request in work._requests],
+                    [t for work in works for t in work._result], [step for work in works for step in work._after])
 
     def all_gather_single_coalesced(self, outputs: List[torch.Tensor], tensors: List[torch.Tensor],
                                     opts: Any = None) -> Work:

@@ -3,12 +3,13 @@
 import datetime
 import queue
 import threading
+import time
 from typing import Any, Callable, List, Optional, Protocol, Sequence
 
 import torch
 import torch.distributed as dist
 
-from .. import RankFailed, Request
+from .. import InProgress, KvclError, RankFailed, Request, WaitTimeout
 from ._live import Live
 from ._outbox import Outbox
 
@@ -63,25 +64,42 @@ class Work(dist.Work):
         self._future: Optional[torch.futures.Future] = None
 
     def _finish(self, seconds: Optional[float]) -> None:
-        with self._lock:
+        until = None if seconds is None else time.monotonic() + seconds
+        if not self._lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)):
+            raise WaitTimeout(f"the work is not over after {seconds} s: another thread waits for it too")
+        try:
             if self._over:
                 return
             try:
-                for request in self._requests:
-                    if self._outbox is not None and seconds is None:
-                        self._outbox.wait_and_give(request)
-                        continue
-                    info = request.wait(seconds)
-                    self._source = getattr(info, "source", self._source)
+                self._wait_for_all(until)
                 self._run_steps()
             except BaseException as error:
                 if any(not request.done() for request in self._requests):
                     raise  # a wait that ended early
                 self._error = error
-                if self._revokes and isinstance(error, RankFailed):
-                    self._live.revoke()
             self._over = True
             self._after = []
+        finally:
+            self._lock.release()
+
+    def _wait_for_all(self, until: Optional[float]) -> None:
+        """Raises the first error when all are complete, so that nothing writes into the tensors any more."""
+        failed: Optional[KvclError] = None
+        for request in self._requests:
+            try:
+                if self._outbox is not None and until is None:
+                    self._outbox.wait_and_give(request)
+                    continue
+                info = request.wait(None if until is None else max(0.0, until - time.monotonic()))
+                self._source = getattr(info, "source", self._source)
+            except InProgress:
+                raise
+            except KvclError as error:
+                failed = failed or error
+                if self._revokes and isinstance(error, RankFailed):
+                    self._live.revoke()  # which ends the others
+        if failed is not None:
+            raise failed
 
     def _run_steps(self) -> None:
         """On a device they follow the post on its stream, whichever thread runs them, and are waited for."""
