@@ -107,7 +107,8 @@ class Experts(_kvcl.Experts):
         int64: slots, ID_NONE or ID_LOST. OutOfRange names the token and the place; nothing was sent then.
         """
         tokens, hidden = _shape(x, "x")
-        rows, top_k = _shape(_need(ids, "ids", "int64"), "ids")
+        none = tokens == 0 and tuple(getattr(ids, "shape", ())) == (0,)  # memoryviews of no rows have one dimension
+        rows, top_k = (0, 1) if none else _shape(_need(ids, "ids", "int64"), "ids")
         if rows != tokens or hidden != self._hidden:
             raise ValueError(f"x has {tokens} tokens of {hidden} elements, ids {rows}; hidden is {self._hidden}")
         _type_of(x, "x", self._dtype)
@@ -176,7 +177,8 @@ class Experts(_kvcl.Experts):
         self._activate(number, params(model, layers, HOLES if holes else 0), array)
 
     def choose(self, layer: int, experts: Any) -> memoryview:
-        """The slots of chosen experts, [tokens][top_k] int64, for dispatch(): copies on active ranks in turn."""
+        """The slots of chosen experts, [tokens][top_k] int64, for dispatch(): copies on active ranks in turn. Without
+        tokens it has one dimension, which dispatch() takes."""
         tokens, top_k = _shape(_need(experts, "experts", "int64"), "experts")
         ids = memoryview(bytearray(8 * max(tokens * top_k, 1)))[:8 * tokens * top_k]
         self._choose(layer, experts, tokens, top_k, ids)

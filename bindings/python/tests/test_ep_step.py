@@ -110,6 +110,20 @@ def test_tensors_of_torch(ctx):
         del rows
 
 
+def test_a_rank_without_tokens_takes_part(ctx):
+    with ep.open(ctx.world, slots=2, max_tokens=4, top_k=2, hidden=2, dtype="float32") as experts:
+        experts.activate(1, ep.Model(experts=2, slots=2, ranks=1), [[1, 0]])
+        none = numpy.zeros((0, 2), numpy.float32)
+        for step in (1, 2):
+            batch = experts.dispatch(none, experts.choose(0, numpy.zeros((0, 2), numpy.int64)))
+            assert batch.step == step and list(batch.counts) == [0, 0]
+            assert experts.combine(none, none.copy()).tokens_lost == 0
+        for x, ids in ((numpy.ones((1, 2), numpy.float32), numpy.zeros(0, numpy.int64)),
+                       (none, numpy.zeros(1, numpy.int64))):
+            with pytest.raises(TypeError, match="ids: an array with two dimensions"):
+                experts.dispatch(x, ids)
+
+
 def test_bad_arguments(ctx):
     experts = ep.open(ctx.world, slots=2, max_tokens=2, top_k=2, hidden=2, dtype="float32")
     x, ids = numpy.zeros((1, 2), numpy.float32), numpy.zeros((1, 1), numpy.int64)
