@@ -90,13 +90,37 @@ def a_failure_is_told_when_nothing_is_in_flight():
     assert torch.equal(x, torch.full((50000,), 2.0)), x
 
 
+def parameters_of_a_model():
+    """Tensors that learn are results as others are, and stay leaves."""
+    def learned(*shape):
+        return torch.nn.Parameter(torch.full(shape, RANK + 1.0))
+
+    x = learned(3)
+    dist.all_reduce(x, dist.ReduceOp.AVG)
+    assert x.tolist() == [1.5] * 3 and x.is_leaf
+    x = learned(3)
+    dist.reduce(x, 0)
+    assert RANK != 0 or x.tolist() == [3.0] * 3
+    x = torch.nn.Parameter(torch.full((2, 3), RANK + 1.0).t())  # not contiguous
+    dist.broadcast(x, 1)
+    assert x.tolist() == [[2.0] * 2] * 3 and x.is_leaf
+    dist.all_reduce(x)
+    assert x.tolist() == [[4.0] * 2] * 3
+    out, x = [learned(3) for _ in range(2)], learned(3)
+    dist.all_gather(out, x)
+    assert [t.tolist() for t in out] == [[1.0] * 3, [2.0] * 3] and all(t.is_leaf for t in out)
+    x = torch.zeros(3)
+    dist.reduce_scatter(x, out)
+    assert x.tolist() == [2.0 * (RANK + 1)] * 3 and not x.requires_grad
+
+
 def main():
     global gloo
     dist.init_process_group("kvcl", init_method=f"file://{sys.argv[1]}/meet", rank=RANK, world_size=2,
                             timeout=datetime.timedelta(seconds=50))
     gloo = dist.new_group(backend="gloo")
     for part in (no_send_waits_for_its_receiver, waits_end_by_their_timeout,
-                 a_failure_is_told_when_nothing_is_in_flight):
+                 a_failure_is_told_when_nothing_is_in_flight, parameters_of_a_model):
         part()
     dist.barrier()
     dist.destroy_process_group()

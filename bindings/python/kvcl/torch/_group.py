@@ -220,7 +220,7 @@ class Group(dist.ProcessGroup):
         parts = self._live.pick(given, what)
         flat = self._parts(like, parts, what, after)
         for row, part in zip(flat, parts):
-            row.copy_(part.reshape(-1))
+            row.copy_(part.detach().reshape(-1))
         return flat
 
     def _swap(self, given: Sequence[Optional[torch.Tensor]], taken: Sequence[Optional[torch.Tensor]], opts: Any,

@@ -72,7 +72,9 @@ class Work(dist.Work):
                 return
             try:
                 self._wait_for_all(until)
-                self._run_steps()
+                if self._after:
+                    with torch.no_grad():  # parameters of a model may be results
+                        self._run_steps()
             except BaseException as error:
                 if any(not request.done() for request in self._requests):
                     raise  # a wait that ended early
@@ -103,7 +105,7 @@ class Work(dist.Work):
 
     def _run_steps(self) -> None:
         """On a device they follow the post on its stream, whichever thread runs them, and are waited for."""
-        if self._post_stream is None or not self._after:
+        if self._post_stream is None:
             for step in self._after:
                 step()
             return
