@@ -320,6 +320,10 @@ def the_rest():
             lambda: dist.new_group(backend="kvcl", timeout=datetime.timedelta(seconds=-1)))
     refused("pg_options", TypeError, "the kvcl backend has none",
             lambda: dist.new_group(backend="kvcl", pg_options=object()))
+    for call in (dist.all_gather_into_tensor, dist.reduce_scatter_tensor):  # of as many bytes
+        many, one = (torch.ones(n, dtype=d) for n, d in ((SIZE, torch.float16), (1, torch.bfloat16)))
+        refused("another type", ValueError, "one type is needed",
+                lambda: call(*((one, many) if call == dist.reduce_scatter_tensor else (many, one))))
     refused("a rank that is none", kvcl.UnknownRank, f"rank {SIZE} is not in",
             lambda: kvcl.torch.activate_ranks(None, [SIZE]))
     if SIZE > 1:

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from .. import ANY_SOURCE, Comm, Context, RankFailed, Request
 from ._live import Live
 from ._outbox import Outbox, few
-from ._tensors import averaged, bytes_of, check_dense, copy_of, one_of, op_of, place_of, root_of, stream_of
+from ._tensors import (averaged, bytes_of, check_dense, copy_of, one_of, op_of, place_of, root_of, same_type,
+                       stream_of)
 from ._work import Finisher, Message, Work
 
 
@@ -151,6 +152,7 @@ class Group(dist.ProcessGroup):
 
     def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor,
                           opts: Any = None) -> Work:
+        same_type(output, tensor, "all_gather")
         after: List[Callable[[], Any]] = []
         source, whole = tensor.contiguous(), self._into(output, after, keep=not self._live.whole)
         raw, steps = self._spread(bytes_of(whole), "all_gather")
@@ -296,6 +298,7 @@ class Group(dist.ProcessGroup):
 
     def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor,
                               opts: Any = None) -> Work:
+        same_type(output, tensor, "reduce_scatter")
         if tensor.numel() != output.numel() * self.size():
             raise ValueError(f"reduce_scatter: {tensor.numel()} elements, {self.size()} times {output.numel()} are "
                              "needed")
@@ -336,6 +339,7 @@ class Group(dist.ProcessGroup):
 
     def all_to_all_single(self, output: torch.Tensor, tensor: torch.Tensor, output_sizes: List[int],
                           input_sizes: List[int], opts: Any = None) -> Work:
+        same_type(output, tensor, "all_to_all")
         after: List[Callable[[], Any]] = []
         whole, source = self._into(output, after, keep=not self._live.whole), tensor.contiguous()
         if not output_sizes and not input_sizes:

@@ -39,6 +39,12 @@ def check_dense(tensor: torch.Tensor) -> None:
                          f"{tensor.layout} on {tensor.device}")
 
 
+def same_type(output: torch.Tensor, tensor: torch.Tensor, what: str) -> None:
+    """Bytes of one type are no elements of another, though there may be as many."""
+    if output.dtype != tensor.dtype:
+        raise ValueError(f"{what}: the output is of {output.dtype}, the input of {tensor.dtype}: one type is needed")
+
+
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     check_dense(tensor)
     flat = tensor.detach().reshape(-1)
