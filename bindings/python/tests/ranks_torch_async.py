@@ -114,13 +114,22 @@ def parameters_of_a_model():
     assert x.tolist() == [2.0 * (RANK + 1)] * 3 and not x.requires_grad
 
 
+def a_group_ends_with_a_work_in_flight():
+    group = dist.new_group(backend="kvcl")
+    x = torch.zeros(100000)
+    never = dist.irecv(x, OTHER, group=group)
+    dist.destroy_process_group(group)
+    assert not never.is_completed()
+
+
 def main():
     global gloo
     dist.init_process_group("kvcl", init_method=f"file://{sys.argv[1]}/meet", rank=RANK, world_size=2,
                             timeout=datetime.timedelta(seconds=50))
     gloo = dist.new_group(backend="gloo")
     for part in (no_send_waits_for_its_receiver, waits_end_by_their_timeout,
-                 a_failure_is_told_when_nothing_is_in_flight, parameters_of_a_model):
+                 a_failure_is_told_when_nothing_is_in_flight, parameters_of_a_model,
+                 a_group_ends_with_a_work_in_flight):
         part()
     dist.barrier()
     dist.destroy_process_group()

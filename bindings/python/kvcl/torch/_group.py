@@ -7,7 +7,7 @@ from typing import Any, Callable, Deque, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from .. import ANY_SOURCE, Comm, Context, RankFailed, Request
+from .. import ANY_SOURCE, Busy, Comm, Context, RankFailed, Request
 from ._live import Live
 from ._outbox import Outbox, few
 from ._tensors import (averaged, bytes_of, check_dense, copy_of, one_of, op_of, place_of, root_of, same_type,
@@ -60,8 +60,10 @@ class Group(dist.ProcessGroup):
             self._context.close()
             return
         for comm in (self._live.comm, self.comm):
-            if not comm.closed:
+            try:
                 comm.close()
+            except Busy:  # works are in flight: the last one to end closes it
+                pass
 
     def abort(self) -> None:
         self._outbox.drop()
