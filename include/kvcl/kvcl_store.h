@@ -38,8 +38,8 @@ enum {
 typedef struct kvcl_store_params {
     size_t       size;        /* sizeof(kvcl_store_params_t) */
     uint64_t     flags;       /* KVCL_STORE_* */
-    uint64_t     dir_entries; /* room in this rank's part of the directory, in locations (64 bytes each; plan for
-                               * four thirds of what is to be listed); 0: 1 Mi */
+    uint64_t     dir_entries; /* room in this rank's part of the directory, in locations (64 bytes each; plan for four
+                               * thirds of what is to be listed, also when fewer ranks are left); 0: 1 Mi */
     kvcl_cache_h cache;       /* the cache whose blocks the store allocates and evicts; NULL: none */
     uint64_t     dram_bytes;  /* size of a pool for kvcl_store_put; 0: none */
     uint64_t     block_bytes; /* bytes of one pool block; needed with dram_bytes, or else block_sizes */

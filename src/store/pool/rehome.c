@@ -2,7 +2,9 @@
  * The walk of an owner while shards move (dir/moves.h): each published block whose homes are others now is listed at
  * these, which answer. One batch is in flight at a time. A batch that some home has not taken (it does not know yet
  * that it is one, it has no lease at the moment, or its link was lost) is sent again after a pause; a home that has
- * failed is left out, since the view without it begins the walk anew.
+ * failed is left out, since the view without it begins the walk anew. A home whose table is full, or that lists as many
+ * other copies as it can, does not list a block: the next put of it lists it again, or fails. Until then lookups miss
+ * it: in the first case, of which the log tells, at once; in the second one if those copies go.
  *
  * Blocks of the second tier are listed as at an opening (cold/listing.c). The walk has ended when they are.
  *
@@ -35,6 +37,7 @@ struct kvcl_rehome {
     uint32_t           from_slot;
     unsigned           outstanding;
     uint64_t           n_sent;
+    uint64_t           n_full;      /* records for which a home had no room */
     kvcl_list_t        rpcs;
     kvcl_store_timer_t *timer;
     kvcl_scatter_t     scatter;
@@ -113,6 +116,18 @@ static bool gather(kvcl_rehome_t *rehome)
     return false;
 }
 
+/* A block does not count as listed any more if its new home does not list it. */
+static void take(kvcl_rehome_t *rehome, const kvcl_store_rec_t *rec, kvcl_status_t status)
+{
+    kvcl_owner_t *owner = kvcl_owner_by_cache_id(rehome->store, rec->loc.cache);
+    const bool   unlisted = (status == KVCL_ERR_NO_SPACE) || (status == KVCL_ERR_EXISTS);
+
+    rehome->n_full += (status == KVCL_ERR_NO_SPACE);
+    if (unlisted && (owner != NULL) && (kvcl_slots_gen(&owner->slots, rec->loc.slot) == rec->loc.gen)) {
+        owner->array[rec->loc.slot].note &= (uint8_t)~KVCL_NOTE_LISTED;
+    }
+}
+
 static void over(kvcl_rehome_t *rehome)
 {
     if (--rehome->outstanding != 0) {
@@ -142,6 +157,7 @@ static void on_answer(kvcl_rpc_t *rpc, kvcl_status_t status, const void *data, s
         for (i = 0; i < rpc->n; ++i) {
             one            = kvcl_dir_msg_status(&reply, i);
             rehome->missed = rehome->missed || (one == KVCL_ERR_STALE) || (one == KVCL_ERR_NO_QUORUM);
+            take(rehome, &rehome->recs[rpc->order[i]], one);
         }
     } else if (rehome->store->incarnations[rpc->rank] != 0) {
         rehome->missed = true;
@@ -158,7 +174,7 @@ static void list_here(kvcl_rehome_t *rehome)
 
     for (i = 0; i < n; ++i) {
         const kvcl_store_rec_t *rec = &rehome->recs[order[i]];
-        (void)!kvcl_home_list(&store->home, &rec->key, &rec->loc);
+        take(rehome, rec, kvcl_home_list(&store->home, &rec->key, &rec->loc));
     }
 }
 
@@ -213,6 +229,10 @@ static void go_on(kvcl_rehome_t *rehome)
     } else if (store->notify->tier_is_listed(store)) {
         rehome->walking = false;
         kvcl_log_debug("%llu records are at their new homes", (unsigned long long)rehome->n_sent);
+        if (rehome->n_full != 0) {
+            kvcl_log_warn("%llu times a new home of a block had no room to list it: such keys may not be found: open "
+                          "the stores with more dir_entries", (unsigned long long)rehome->n_full);
+        }
         kvcl_views_listed(store);
     } else {
         pause_walk(rehome, PAUSE_NS);
@@ -242,6 +262,7 @@ void kvcl_rehome_start(kvcl_store_h store)
     store->notify->list_tier(store);
     rehome->walking = true;
     rehome->n_sent  = 0;
+    rehome->n_full  = 0;
     if (rehome->outstanding != 0) {
         rehome->again = true;
         return;
