@@ -3,9 +3,9 @@
  * and kvcl_comm_agree() and kvcl_comm_shrink() in one order with them (kvcl_recover.h).
  * Which algorithm runs is a readable table (KVCL_COLL_TABLE, kvcl_info --colls).
  *
- * If a rank fails, the others' requests complete with KVCL_ERR_RANK_FAILED or KVCL_ERR_TIMED_OUT, never hang. If the
- * connection of two ranks is lost and made again, requests that ran over it complete with KVCL_ERR_UNREACHABLE, or with
- * KVCL_ERR_TIMED_OUT on a rank that had not begun; the communicator remains usable.
+ * If a rank fails, the others' requests end with KVCL_ERR_RANK_FAILED or KVCL_ERR_TIMED_OUT: up to 2 s late where a
+ * silent rank may still read a buffer. If the connection of two ranks is lost and made again, those over it end with
+ * KVCL_ERR_UNREACHABLE, or with KVCL_ERR_TIMED_OUT on a rank that had not begun; the communicator remains usable.
  */
 #ifndef KVCL_COLL_H
 #define KVCL_COLL_H
