@@ -88,7 +88,7 @@ typedef struct kvcl_store_map {
     kvcl_shard_map_t      *old;   /* shards move from this map (dir/moves.h), owned; NULL: none do */
     kvcl_shard_map_t      *also;  /* owned; NULL: there is none. Without `old`: what the next move begins with */
     bool                  switched; /* keys are looked up by `shards`, though records are listed by both */
-    struct kvcl_store_map *before; /* readers without the lock may still use it: freed with the store */
+    struct kvcl_store_map *before; /* the one that was made before: readers without the lock may still use it */
 } kvcl_store_map_t;
 
 typedef struct kvcl_store_timer kvcl_store_timer_t;
@@ -112,7 +112,8 @@ struct kvcl_store {
     kvcl_store_rank_t           *ranks;
     kvcl_peer_t                 nobody;      /* has failed: stands for the process of a slot that has none */
     uint32_t                    replicas;    /* copies that a put makes by default; agreed between all ranks */
-    _Atomic(kvcl_store_map_t *) map;         /* read without the lock */
+    _Atomic(kvcl_store_map_t *) map;         /* one of maps, read without the lock */
+    kvcl_store_map_t            *maps;       /* owned: all that were made, the last one first */
     _Atomic(kvcl_store_map_t *) settled;     /* a home in it has all its entries: the first map, or the last one in
                                                 which nothing moves */
     struct kvcl_store_views     *views;      /* home/follow_views.h; NULL: the map does not follow views */

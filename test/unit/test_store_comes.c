@@ -1,6 +1,7 @@
 /*
  * A rank that comes to an open store (store/grow/come.c) asks a rank without the store again: it may come as well, and
- * then be the only one that can take the first. Three ranks of one process with views; the test sets what they know.
+ * then be the only one that can take the first. One that goes and comes again and again uses no more memory for it.
+ * Three ranks of one process with views; the test sets what they know.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -114,6 +115,49 @@ static void wait_round(const rank_t *r, uint32_t rank)
     }
 }
 
+/* A rank closes its part, and the others know it. */
+static void go(void)
+{
+    kvcl_store_close(ranks[COMES].store);
+    forget(&ranks[MOVES], COMES);
+    forget(&ranks[ABSENT], COMES);
+    wait_settled(&ranks[ABSENT]);
+    wait_settled(&ranks[MOVES]);
+}
+
+static unsigned count_maps(const rank_t *r)
+{
+    const kvcl_store_map_t *map;
+    unsigned               n = 0;
+
+    kvcl_lock(r->ctx);
+    for (map = r->store->maps; map != NULL; map = map->before) {
+        ++n;
+    }
+    kvcl_unlock(r->ctx);
+    return n;
+}
+
+START_TEST(the_same_rank_goes_and_comes_without_further_maps)
+{
+    enum { WARM = 2, ROUNDS = 6 };
+    int      me = COMES;
+    unsigned n  = 0, i;
+
+    board_do(RANKS, begin);
+    for (i = 0; i < ROUNDS; ++i) {
+        n = (i == WARM) ? count_maps(&ranks[MOVES]) : n;
+        go();
+        (void)come(&me);
+        wait_settled(&ranks[MOVES]);
+        wait_settled(&ranks[ABSENT]);
+    }
+    ck_assert_uint_ge(n, 3);
+    ck_assert_uint_eq(count_maps(&ranks[MOVES]), n);
+    board_do(RANKS, end);
+}
+END_TEST
+
 START_TEST(a_rank_without_the_store_is_asked_again)
 {
     const rank_t *moves = &ranks[MOVES], *absent = &ranks[ABSENT];
@@ -121,11 +165,7 @@ START_TEST(a_rank_without_the_store_is_asked_again)
     pthread_t    thread;
 
     board_do(RANKS, begin);
-    kvcl_store_close(ranks[COMES].store);
-    forget(moves, COMES);
-    forget(absent, COMES);
-    wait_settled(absent);
-    wait_settled(moves);
+    go();
     kvcl_lock(moves->ctx);
     moves->store->views->over = false;
     kvcl_unlock(moves->ctx);
@@ -151,6 +191,7 @@ int main(void)
     pthread_barrier_init(&board_all, NULL, RANKS);
     tcase_set_timeout(tcase, 180);
     tcase_add_test(tcase, a_rank_without_the_store_is_asked_again);
+    tcase_add_test(tcase, the_same_rank_goes_and_comes_without_further_maps);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -9,8 +9,9 @@
  * A rank that is silent for a while has not failed. It is suspected: other copies, and the other homes of its keys, are
  * preferred until it answers a probe.
  *
- * Readers take no lock, so an old map stays until the store is closed; there are at most as many maps as ranks. Engine
- * lock held, except in the functions that only read the map or a rank's marks.
+ * Readers take no lock, so an old map stays until the store is closed. There are at most as many maps as ranks; where
+ * they follow views, an equal one is used again (view_maps.c), so the same ranks may go and come for ever. Engine lock
+ * held, except in the functions that only read the map or a rank's marks.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -57,14 +58,15 @@ kvcl_status_t kvcl_store_map_make(kvcl_store_h store)
 
 void kvcl_store_maps_free(kvcl_store_h store)
 {
-    kvcl_store_map_t *map = atomic_load_explicit(&store->map, memory_order_relaxed), *before;
+    kvcl_store_map_t *map, *before;
 
-    for (; map != NULL; map = before) {
+    for (map = store->maps; map != NULL; map = before) {
         before = map->before;
         free(map->old);
         free(map->also);
         free(map);
     }
+    store->maps = NULL;
     atomic_store_explicit(&store->map, NULL, memory_order_relaxed);
 }
 

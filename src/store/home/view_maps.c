@@ -1,6 +1,7 @@
 /*
  * The present map of a store, and the maps of one that follows views, in the steps of shards that move (dir/moves.h).
- * Owns nothing: a map is the store's once it is set. Engine lock held.
+ * Owns nothing: a map is the store's once it is set, and does not change any more; one that is equal to an earlier one
+ * is freed, and that one used. Engine lock held.
  */
 #include "config.h"
 #include "base/log.h"
@@ -8,12 +9,47 @@
 #include "store/home/view_maps.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+static void use(kvcl_store_h store, kvcl_store_map_t *map)
+{
+    store->home.map = &map->shards;
+    atomic_store_explicit(&store->map, map, memory_order_release);
+}
 
 void kvcl_store_map_set(kvcl_store_h store, kvcl_store_map_t *map)
 {
-    map->before     = atomic_load_explicit(&store->map, memory_order_relaxed);
-    store->home.map = &map->shards;
-    atomic_store_explicit(&store->map, map, memory_order_release);
+    map->before = store->maps;
+    store->maps = map;
+    use(store, map);
+}
+
+static void discard(kvcl_store_map_t *map)
+{
+    free(map->old);
+    free(map->also);
+    free(map);
+}
+
+static bool are_equal(const kvcl_shard_map_t *a, const kvcl_shard_map_t *b)
+{
+    if ((a == NULL) || (b == NULL)) {
+        return a == b;
+    }
+    return (a->view == b->view) && (a->n_ranks == b->n_ranks) && (memcmp(a->home, b->home, sizeof(a->home)) == 0) &&
+           (memcmp(a->backup, b->backup, sizeof(a->backup)) == 0);
+}
+
+/* A map that was made before and is equal to this one; NULL: there is none. */
+static kvcl_store_map_t *find_equal(const struct kvcl_store *store, const kvcl_store_map_t *map)
+{
+    kvcl_store_map_t *at = store->maps;
+
+    while ((at != NULL) && ((at->switched != map->switched) || !are_equal(&at->shards, &map->shards) ||
+                            !are_equal(at->old, map->old) || !are_equal(at->also, map->also))) {
+        at = at->before;
+    }
+    return at;
 }
 
 /* The ranks that are to have shards. If all leave, each keeps its own until it has gone. */
@@ -69,9 +105,7 @@ static bool set_maps(const struct kvcl_store *store, kvcl_store_map_t *map, kvcl
     if (((map->old != NULL) == (maps.old != NULL)) && ((map->also != NULL) == (maps.also != NULL))) {
         return true;
     }
-    free(map->old);
-    free(map->also);
-    free(map);
+    discard(map);
     return false;
 }
 
@@ -89,7 +123,15 @@ kvcl_store_map_t *kvcl_view_map_move(kvcl_store_h store, bool grows)
 
 void kvcl_view_map_set(kvcl_store_h store, kvcl_store_map_t *map)
 {
-    kvcl_store_map_set(store, map);
+    kvcl_store_map_t *known = find_equal(store, map);
+
+    if (known == NULL) {
+        kvcl_store_map_set(store, map);
+    } else {
+        discard(map);
+        map = known;
+        use(store, map);
+    }
     kvcl_home_adopt(&store->home, &map->shards, map->old, (map->old != NULL) ? map->also : NULL, store->incarnations,
                     store->n_ranks);
     if ((map->old == NULL) || map->switched) {
