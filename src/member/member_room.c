@@ -59,7 +59,7 @@ static void on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     if ((len == 0) || !room->started) {
         return;
     }
-    if (kvcl_view_msg_unpack(data, len, slot, incarnation, &in, &room->heard_view) != KVCL_OK) {
+    if (kvcl_view_msg_unpack(data, len, slot, incarnation, room->n, &in, &room->heard_view) != KVCL_OK) {
         kvcl_am_malformed(ctx, peer, kvcl_last_error());
         return;
     }

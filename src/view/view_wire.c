@@ -166,7 +166,26 @@ static void get_head(kvcl_rd_t *rd, kvcl_view_msg_t *msg)
     get_set(rd, &msg->leaving);
 }
 
-kvcl_status_t kvcl_view_msg_unpack(const void *buf, size_t len, uint32_t from, uint64_t incarnation,
+/* Whoever takes the message keeps something for each slot of the job alone. Parts that it does not have are empty. */
+static bool is_within(const kvcl_view_msg_t *msg, uint32_t n)
+{
+    kvcl_rankset_t all = msg->dead;
+    uint32_t       i;
+
+    kvcl_rankset_join(&all, &msg->leaving);
+    kvcl_rankset_join(&all, &msg->change.gone);
+    kvcl_rankset_join(&all, &msg->proposers);
+    kvcl_rankset_join(&all, &msg->excused);
+    for (i = 0; i < msg->change.n_joins; ++i) {
+        kvcl_rankset_add(&all, msg->change.joins[i].slot);
+    }
+    if (msg->view != NULL) {
+        kvcl_rankset_join(&all, &msg->view->members);
+    }
+    return kvcl_rankset_next(&all, n) == KVCL_SLOT_NONE;
+}
+
+kvcl_status_t kvcl_view_msg_unpack(const void *buf, size_t len, uint32_t from, uint64_t incarnation, uint32_t n,
                                    kvcl_view_msg_t *msg, kvcl_view_t *view)
 {
     parts_t   parts;
@@ -199,6 +218,10 @@ kvcl_status_t kvcl_view_msg_unpack(const void *buf, size_t len, uint32_t from, u
     if (!kvcl_rd_done(&rd)) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "a message about views of rank %u is cut off, too long, or has a value "
                          "out of range", (unsigned)from);
+    }
+    if (!is_within(msg, n)) {
+        return kvcl_fail(KVCL_ERR_PROTOCOL, "a message about views of rank %u names a slot that a world of %u ranks "
+                         "does not have: is KVCL_SLOTS the same on all ranks?", (unsigned)from, (unsigned)n);
     }
     if (parts.view && ((view->id != kvcl_view_hash(view)) || !kvcl_view_has(view, from, incarnation))) {
         return kvcl_fail(KVCL_ERR_PROTOCOL, "a view of rank %u lacks that rank, or has the id of another view",

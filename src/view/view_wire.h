@@ -28,12 +28,14 @@ size_t kvcl_view_msg_pack(const kvcl_view_msg_t *msg, void *buf, size_t cap);
 
 /**
  * The bytes of a peer: what is wrong with them is said in the error's sentence. A message is refused that is not of
- * this sender, or whose view has another id than its content makes, or lacks the sender.
+ * this sender, or names a slot that the job does not have, or whose view has another id than its content makes, or
+ * lacks the sender.
  * @param from, incarnation  who is at the other end of the session
+ * @param n  slots of the job: all that the message names are below it
  * @param [out] view  of a COMMIT; msg->view points to it. Otherwise untouched.
  * @return KVCL_OK, KVCL_ERR_PROTOCOL.
  */
-kvcl_status_t kvcl_view_msg_unpack(const void *buf, size_t len, uint32_t from, uint64_t incarnation,
+kvcl_status_t kvcl_view_msg_unpack(const void *buf, size_t len, uint32_t from, uint64_t incarnation, uint32_t n,
                                    kvcl_view_msg_t *msg, kvcl_view_t *view) KVCL_MUST_CHECK;
 
 #endif

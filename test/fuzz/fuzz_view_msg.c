@@ -134,7 +134,7 @@ static void take(const uint8_t *bytes, size_t len, uint64_t now)
     static uint8_t  again[KVCL_VIEW_MSG_MAX];
     kvcl_view_msg_t msg;
 
-    if (kvcl_view_msg_unpack(bytes, len, FROM, incarnations[FROM], &msg, &view) != KVCL_OK) {
+    if (kvcl_view_msg_unpack(bytes, len, FROM, incarnations[FROM], KVCL_SLOTS_MAX, &msg, &view) != KVCL_OK) {
         return;
     }
     must((kvcl_view_msg_pack(&msg, again, sizeof(again)) == len) && (memcmp(again, bytes, len) == 0));

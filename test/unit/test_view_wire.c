@@ -66,7 +66,7 @@ static void random_message(kvcl_rand_t *rnd, kvcl_view_msg_type_t type)
 
 static kvcl_status_t unpack(size_t len)
 {
-    return kvcl_view_msg_unpack(buf, len, FROM, INCARNATION, &got, &got_view);
+    return kvcl_view_msg_unpack(buf, len, FROM, INCARNATION, KVCL_SLOTS_MAX, &got, &got_view);
 }
 
 static size_t pack(void)
@@ -152,8 +152,10 @@ START_TEST(nobody_speaks_for_another_rank)
     test_seed(&rnd);
     random_message(&rnd, KVCL_VIEW_BEAT);
     len = pack();
-    ck_assert_int_eq(kvcl_view_msg_unpack(buf, len, FROM + 1, INCARNATION, &got, &got_view), KVCL_ERR_PROTOCOL);
-    ck_assert_int_eq(kvcl_view_msg_unpack(buf, len, FROM, INCARNATION + 1, &got, &got_view), KVCL_ERR_PROTOCOL);
+    ck_assert_int_eq(kvcl_view_msg_unpack(buf, len, FROM + 1, INCARNATION, KVCL_SLOTS_MAX, &got, &got_view),
+                     KVCL_ERR_PROTOCOL);
+    ck_assert_int_eq(kvcl_view_msg_unpack(buf, len, FROM, INCARNATION + 1, KVCL_SLOTS_MAX, &got, &got_view),
+                     KVCL_ERR_PROTOCOL);
     ck_assert_int_eq(unpack(len), KVCL_OK);
 }
 END_TEST
@@ -209,6 +211,40 @@ START_TEST(values_out_of_range_are_refused)
 }
 END_TEST
 
+/* Each place of a message that names slots, in a job of eight. */
+START_TEST(slots_that_the_job_does_not_have_are_refused)
+{
+    const uint32_t       n      = 8;
+    kvcl_rankset_t *const sets[] = {&msg.dead, &msg.leaving, &msg.change.gone, &msg.proposers, &msg.excused,
+                                    &view.members};
+    uint32_t             last;
+    size_t               len, i;
+
+    for (last = n - 1; last <= n; ++last) {
+        for (i = 0; i < 1 + (sizeof(sets) / sizeof(sets[0])); ++i) {
+            msg  = (kvcl_view_msg_t){.type = KVCL_VIEW_ACCEPT, .from = FROM, .incarnation = INCARNATION};
+            view = (kvcl_view_t){.number = 2};
+            kvcl_rankset_add(&view.members, FROM);
+            view.incarnation[FROM] = INCARNATION;
+            if (i == sizeof(sets) / sizeof(sets[0])) {
+                msg.change = (kvcl_view_change_t){.n_joins = 1, .joins = {{last, 1}}};
+            } else {
+                kvcl_rankset_add(sets[i], last);
+            }
+            if (kvcl_rankset_count(&view.members) == 2) {
+                msg.type               = KVCL_VIEW_COMMIT;
+                msg.view               = &view;
+                view.incarnation[last] = 1;
+                view.id                = kvcl_view_hash(&view);
+            }
+            len = pack();
+            ck_assert_int_eq(kvcl_view_msg_unpack(buf, len, FROM, INCARNATION, n, &got, &got_view),
+                             (last < n) ? KVCL_OK : KVCL_ERR_PROTOCOL);
+        }
+    }
+}
+END_TEST
+
 START_TEST(the_largest_view_fits)
 {
     uint32_t slot;
@@ -238,6 +274,7 @@ int main(void)
     tcase_add_test(tcase, nobody_speaks_for_another_rank);
     tcase_add_test(tcase, a_view_is_of_a_member_and_has_the_id_that_its_content_makes);
     tcase_add_test(tcase, values_out_of_range_are_refused);
+    tcase_add_test(tcase, slots_that_the_job_does_not_have_are_refused);
     tcase_add_test(tcase, the_largest_view_fits);
     suite_add_tcase(suite, tcase);
     return test_run(suite);

@@ -249,6 +249,10 @@ void kvcl_joins_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg
         kvcl_log_debug("%s speaks for rank %u, whom this rank does not know as that", peer->name, (unsigned)msg->op);
     } else if (in->kind == KVCL_JOIN_ANSWER) {
         memcpy(&members, data, sizeof(members));
+        if (kvcl_rankset_next(&members, room->n) != KVCL_SLOT_NONE) {
+            kvcl_am_malformed(ctx, peer, "members in slots that the job does not have");
+            return;
+        }
         kvcl_joiner_on_answer(room, (uint32_t)msg->op, in, &members);
     } else if (in->kind == KVCL_JOIN_WHO) {
         on_who(room, peer, in);

@@ -1,0 +1,205 @@
+/*
+ * Members of a job, and processes that join it (src/member): contexts of one process, over the loop transport. A lying
+ * rank is played by sending from its context what it would never send.
+ */
+#include "config.h"
+#include "member/join/joins.h"
+#include "test_base.h"
+#include <kvcl/kvcl.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+enum { SLOTS = 4, TOO_HIGH = 1000 };
+
+static char secret[64];
+
+static kvcl_context_h open_context(const char *boot)
+{
+    kvcl_init_params_t params = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx;
+
+    params.boot        = boot;
+    params.path        = "loop";
+    params.secret_file = secret;
+    ck_assert_msg(kvcl_init(&params, &ctx) == KVCL_OK, "%s", kvcl_last_error());
+    return ctx;
+}
+
+/* A job of one process, in slot 0. */
+static kvcl_context_h begin_job(void)
+{
+    return open_context("self");
+}
+
+/* The next process of the job: through that member, in the first free slot. */
+static kvcl_context_h join_job(kvcl_context_h through)
+{
+    kvcl_context_h ctx;
+    char           at[128];
+    size_t         len;
+
+    ck_assert_int_eq(kvcl_join_address(through, at, sizeof(at), &len), KVCL_OK);
+    setenv("KVCL_JOIN", at, 1);
+    ctx = open_context("join");
+    unsetenv("KVCL_JOIN");
+    return ctx;
+}
+
+static void nap(void)
+{
+    usleep(1000); /* the test's limit bounds what waits */
+}
+
+/* ---- slots that the job does not have ---- */
+
+static uint64_t malformed(kvcl_context_h ctx)
+{
+    uint64_t n;
+
+    kvcl_lock(ctx);
+    n = ctx->stats.malformed;
+    kvcl_unlock(ctx);
+    return n;
+}
+
+static uint64_t view_of(kvcl_context_h ctx)
+{
+    uint64_t number;
+
+    kvcl_lock(ctx);
+    number = kvcl_member_room(ctx)->views.view.number;
+    kvcl_unlock(ctx);
+    return number;
+}
+
+/* Rank 1 sends rank 0 such a message. */
+static void name_a_slot(kvcl_context_h liar, kvcl_view_msg_type_t type)
+{
+    static uint8_t     bytes[KVCL_VIEW_MSG_MAX];
+    kvcl_member_room_t *room = kvcl_member_room(liar);
+    kvcl_msg_t         out   = {.type = KVCL_MSG_VIEW, .op = 1};
+    kvcl_view_msg_t    msg   = {.type = type, .from = 1};
+    kvcl_view_t        next;
+    size_t             len;
+
+    kvcl_lock(liar);
+    next            = room->views.view;
+    msg.incarnation = room->views.incarnation;
+    msg.number      = next.number;
+    msg.id          = next.id;
+    msg.ballot      = KVCL_SLOTS_MAX + 2; /* of rank 1 */
+    msg.change      = (kvcl_view_change_t){.n_joins = 1, .joins = {{TOO_HIGH, 5}}};
+    next.number    += 1;
+    kvcl_rankset_add(&next.members, TOO_HIGH);
+    next.incarnation[TOO_HIGH] = 5;
+    next.id  = kvcl_view_hash(&next);
+    msg.view = &next;
+    len      = kvcl_view_msg_pack(&msg, bytes, sizeof(bytes));
+    ck_assert_uint_gt(len, 0);
+    ck_assert_int_eq(kvcl_peer_post(room->ranks[0].peer, &out, sizeof(out), bytes, len), KVCL_OK);
+    kvcl_unlock(liar);
+}
+
+START_TEST(a_slot_that_the_job_does_not_have_is_in_no_view)
+{
+    const kvcl_view_msg_type_t types[] = {KVCL_VIEW_COMMIT, KVCL_VIEW_ACCEPT, KVCL_VIEW_JOIN};
+    kvcl_context_h             a = begin_job(), b = join_job(a);
+    const uint64_t             view = view_of(a), before = malformed(a);
+    unsigned                   i;
+
+    for (i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
+        name_a_slot(b, types[i]);
+        while ((malformed(a) == before + i) && (view_of(a) == view)) {
+            nap();
+        }
+        ck_assert_uint_eq(malformed(a), before + i + 1);
+        ck_assert_uint_eq(view_of(a), view);
+    }
+    kvcl_finalize(b);
+    kvcl_finalize(a);
+}
+END_TEST
+
+static bool knows(kvcl_context_h ctx, uint32_t slot)
+{
+    bool has;
+
+    kvcl_lock(ctx);
+    has = kvcl_rankset_has(&kvcl_member_room(ctx)->members, slot);
+    kvcl_unlock(ctx);
+    return has;
+}
+
+/* Rank 0 tells a process that waits of members that cannot be. */
+START_TEST(a_process_that_joins_takes_no_members_that_cannot_be)
+{
+    kvcl_msg_join_t out     = {.msg = {.type = KVCL_MSG_JOIN}, .kind = KVCL_JOIN_ANSWER, .view = 9};
+    kvcl_rankset_t  members = {{1}};
+    kvcl_context_h  a, b;
+    uint64_t        before;
+
+    setenv("KVCL_JOIN_WAITS", "yes", 1);
+    a      = begin_job();
+    b      = join_job(a);
+    before = malformed(b);
+    kvcl_rankset_add(&members, TOO_HIGH);
+    kvcl_lock(a);
+    ck_assert_int_eq(kvcl_peer_post(kvcl_member_room(a)->ranks[1].next, &out.msg, sizeof(out), &members,
+                                    sizeof(members)), KVCL_OK);
+    kvcl_unlock(a);
+    while ((malformed(b) == before) && !knows(b, TOO_HIGH)) {
+        nap();
+    }
+    ck_assert(!knows(b, TOO_HIGH) && knows(b, 0));
+    ck_assert_uint_eq(malformed(b), before + 1);
+    kvcl_finalize(b);
+    kvcl_finalize(a);
+    unsetenv("KVCL_JOIN_WAITS");
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+static void set_up(void)
+{
+    char slots[16];
+    int  fd;
+
+    snprintf(secret, sizeof(secret), "/tmp/kvcl-members-%d", (int)getpid());
+    fd = open(secret, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq((int)write(fd, "one secret of sixteen", 20), 20);
+    close(fd);
+    snprintf(slots, sizeof(slots), "%d", SLOTS);
+    setenv("KVCL_VIEWS", "yes", 1);
+    setenv("KVCL_SLOTS", slots, 1);
+    setenv("KVCL_JOIN_AT", "127.0.0.1:0", 1);
+    setenv("KVCL_DEAD", "10s", 1); /* a busy machine */
+}
+
+static void tear_down(void)
+{
+    unlink(secret);
+}
+
+static TCase *add_case(Suite *suite, const char *name)
+{
+    TCase *tcase = tcase_create(name);
+
+    tcase_set_timeout(tcase, 200);
+    tcase_add_unchecked_fixture(tcase, set_up, tear_down);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("members");
+    TCase *tcase;
+
+    tcase = add_case(suite, "slots");
+    tcase_add_test(tcase, a_slot_that_the_job_does_not_have_is_in_no_view);
+    tcase_add_test(tcase, a_process_that_joins_takes_no_members_that_cannot_be);
+    return test_run(suite);
+}
