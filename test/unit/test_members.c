@@ -159,6 +159,28 @@ START_TEST(a_process_that_joins_takes_no_members_that_cannot_be)
 }
 END_TEST
 
+/* ---- the times of views ---- */
+
+/* They are the job's, whatever a process that joins has set, also for one that joins through that process. */
+START_TEST(who_joins_through_one_that_has_joined_gets_the_times_of_the_job)
+{
+    kvcl_context_h     a = begin_job(), b, c;
+    kvcl_views_times_t times;
+
+    unsetenv("KVCL_DEAD");
+    b     = join_job(a);
+    c     = join_job(b);
+    times = kvcl_member_room(c)->times;
+    ck_assert_uint_eq(times.detect.dead_ns, 10 * KVCL_NS_PER_SEC);
+    ck_assert_mem_eq(&times, &kvcl_member_room(a)->times, sizeof(times));
+    ck_assert_mem_eq(&times, &kvcl_member_room(b)->times, sizeof(times));
+    kvcl_finalize(c);
+    kvcl_finalize(b);
+    kvcl_finalize(a);
+    setenv("KVCL_DEAD", "10s", 1);
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static void set_up(void)
@@ -201,5 +223,7 @@ int main(void)
     tcase = add_case(suite, "slots");
     tcase_add_test(tcase, a_slot_that_the_job_does_not_have_is_in_no_view);
     tcase_add_test(tcase, a_process_that_joins_takes_no_members_that_cannot_be);
+    tcase = add_case(suite, "times");
+    tcase_add_test(tcase, who_joins_through_one_that_has_joined_gets_the_times_of_the_job);
     return test_run(suite);
 }

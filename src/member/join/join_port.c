@@ -111,19 +111,19 @@ static void *pack(const kvcl_join_answer_t *answer, size_t *len_p)
 /* In the port's thread. */
 static void *answer_question(void *arg, const void *question, size_t *len_p)
 {
-    kvcl_member_room_t *room   = arg;
-    const kvcl_config_t *config = &room->ctx->config;
-    kvcl_join_answer_t *answer = calloc(1, sizeof(*answer));
-    int32_t            wanted;
-    void               *bytes;
+    kvcl_member_room_t       *room   = arg;
+    const kvcl_views_times_t *times  = &room->times; /* the job's: this process may have joined it as well */
+    kvcl_join_answer_t       *answer = calloc(1, sizeof(*answer));
+    int32_t                  wanted;
+    void                     *bytes;
 
     if (answer == NULL) {
         return NULL;
     }
     answer->status  = kvcl_join_question_unpack(question, KVCL_WIRE_VERSION, &wanted);
     answer->n_slots = room->n;
-    memcpy(answer->times_ns, (const uint64_t[KVCL_JOIN_TIMES]){config->beat_ns, config->suspect_ns, config->dead_ns,
-           config->lease_ns, config->warm_ns}, sizeof(answer->times_ns));
+    memcpy(answer->times_ns, (const uint64_t[KVCL_JOIN_TIMES]){times->detect.beat_ns, times->detect.suspect_ns,
+           times->detect.dead_ns, times->lease_ns, times->detect.warm_ns}, sizeof(answer->times_ns));
     kvcl_lock(room->ctx);
     answer->status = (answer->status == KVCL_OK) ? choose(room, wanted, &answer->slot) : answer->status;
     if (answer->status == KVCL_OK) {
