@@ -1,5 +1,5 @@
 /*
- * The members' answers to the rooms above (lease.h). Owns nothing. Engine lock held, except where lease.h says.
+ * The members' answers to the rooms above (lease.h). Owns room->leased. Engine lock held, except where lease.h says.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -25,6 +25,15 @@ bool kvcl_member_has_lease(kvcl_context_h ctx)
 
     kvcl_assert_locked(ctx);
     return (room == NULL) || (room->started && kvcl_views_has_lease(&room->views, kvcl_now_ns()));
+}
+
+bool kvcl_member_lease_changed(kvcl_member_room_t *room, uint64_t now_ns)
+{
+    const bool before = room->leased;
+
+    kvcl_assert_locked(room->ctx);
+    room->leased = kvcl_views_has_lease(&room->views, now_ns);
+    return room->leased != before;
 }
 
 bool kvcl_member_is_excluded(kvcl_context_h ctx)

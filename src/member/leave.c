@@ -1,7 +1,7 @@
 /*
  * Living ranks that go: kvcl_leave (kvcl_view.h) and kvcl_comm_deactivate (kvcl_recover.h).
  *
- * Owns: room->going. Invariants: the rooms have drained before this rank asks to go; a rank that has asked goes,
+ * Owns: room->n_calls. Invariants: the rooms have drained before this rank asks to go; a rank that has asked goes,
  * however long that takes. Locks: none is held on entry, and none while rooms drain; the engine lock inside.
  */
 #include "config.h"
@@ -17,6 +17,17 @@
 #include <string.h>
 
 /* ---- both ---- */
+
+/* A thread that waits while another one polls looks again when it is woken: by each tick, while a call is in here. */
+bool kvcl_member_wait(kvcl_member_room_t *room, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
+{
+    bool ok;
+
+    atomic_fetch_add(&room->n_calls, 1);
+    ok = kvcl_engine_wait(room->ctx, done, arg, deadline_ns);
+    atomic_fetch_sub(&room->n_calls, 1);
+    return ok;
+}
 
 /* The processes that are to go. */
 typedef struct going {
@@ -151,7 +162,7 @@ kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns)
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
     going.room  = room;
-    if (kvcl_engine_wait(ctx, kvcl_member_has_begun, room, deadline_ns)) {
+    if (kvcl_member_wait(room, kvcl_member_has_begun, room, deadline_ns)) {
         status = drain(ctx, deadline_ns);
     } else {
         kvcl_lock(ctx);
@@ -164,7 +175,7 @@ kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns)
     kvcl_lock(ctx);
     status = begin_to_go(room, &going, call);
     kvcl_unlock(ctx);
-    if ((status == KVCL_OK) && !kvcl_engine_wait(ctx, are_gone, &going, deadline_ns)) {
+    if ((status == KVCL_OK) && !kvcl_member_wait(room, are_gone, &going, deadline_ns)) {
         kvcl_lock(ctx);
         status = kvcl_member_late(room, call);
         kvcl_unlock(ctx);
@@ -247,11 +258,11 @@ kvcl_status_t kvcl_comm_deactivate(kvcl_comm_h comm, const int *ranks, int n, ui
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
     going.room  = room;
-    (void)kvcl_engine_wait(comm->ctx, kvcl_member_has_begun, room, deadline_ns);
+    (void)kvcl_member_wait(room, kvcl_member_has_begun, room, deadline_ns);
     kvcl_lock(comm->ctx);
     begin_deactivation(comm, ranks, n, &going, &own);
     kvcl_unlock(comm->ctx);
-    (void)kvcl_engine_wait(comm->ctx, are_gone, &going, deadline_ns);
+    (void)kvcl_member_wait(room, are_gone, &going, deadline_ns);
     kvcl_lock(comm->ctx);
     own.view    = room->views.view.number;
     own.view_id = room->views.view.id;

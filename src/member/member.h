@@ -109,7 +109,8 @@ typedef struct kvcl_member_room {
     struct kvcl_sock_port *port; /* NULL: nobody can join through this rank */
     char               join_at[KVCL_HOSTPORT_MAX];
     uint64_t           joins_refused;
-    _Atomic unsigned   n_calls;  /* activate.c: that wait for what a tick may bring */
+    _Atomic unsigned   n_calls;  /* leave.c: that wait for what a tick may bring */
+    bool               leased;   /* lease.c */
     uint64_t           who_ns;
     uint32_t           asked_last;
     /* joiner.c: this process joins */
@@ -156,6 +157,9 @@ void kvcl_member_start_machine(kvcl_member_room_t *room, uint64_t now_ns);
 /* What the machine has said takes effect. Nothing if it is inside already. */
 void kvcl_member_settle(kvcl_member_room_t *room);
 
+/* lease.c: lock held. Was the lease lost, or has it come back, since the last call? */
+bool kvcl_member_lease_changed(kvcl_member_room_t *room, uint64_t now_ns);
+
 /* leave.c: lock held, but for the check. Have the ranks met? Why a new view has not come in time. */
 struct kvcl_view_change_result;
 bool          kvcl_member_has_begun(void *room);
@@ -164,6 +168,8 @@ kvcl_status_t kvcl_member_check_change(kvcl_comm_h comm, const char *call,
                                        const struct kvcl_view_change_result *result,
                                        kvcl_member_room_t **room_p) KVCL_MUST_CHECK;
 void          kvcl_member_drop(struct kvcl_view_change_result *result, int rank);
+/* leave.c: no lock held. As kvcl_engine_wait(), for what comes without an event, with a message or a tick. */
+bool kvcl_member_wait(kvcl_member_room_t *room, bool (*done)(void *arg), void *arg, uint64_t deadline_ns);
 
 /* recover.c: lock held. A new view; what may have been lost is said again; comm NULL: all. */
 void kvcl_member_recover_views(kvcl_member_room_t *room);

@@ -271,7 +271,7 @@ static uint64_t tick(kvcl_member_room_t *room)
             kvcl_member_recover_again(room);
         }
         kvcl_member_settle(room);
-        if (atomic_load(&room->n_calls) != 0) {
+        if (kvcl_member_lease_changed(room, now_ns) || (atomic_load(&room->n_calls) != 0)) {
             kvcl_engine_notify(room->ctx);
         }
         if ((kvcl_views_is_busy(&room->views) || (room->joining && !room->begun)) && (rest_ns > KVCL_TICK_NS)) {

@@ -4,13 +4,16 @@
  */
 #include "config.h"
 #include "member/join/joins.h"
+#include "member/lease.h"
 #include "test_base.h"
 #include <kvcl/kvcl.h>
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <unistd.h>
 
 enum { SLOTS = 4, TOO_HIGH = 1000 };
+#define LONG_NS (60 * KVCL_NS_PER_SEC)
 
 static char secret[64];
 
@@ -181,6 +184,137 @@ START_TEST(who_joins_through_one_that_has_joined_gets_the_times_of_the_job)
 }
 END_TEST
 
+/* ---- calls that wait while another thread polls ---- */
+
+typedef struct waiter {
+    kvcl_context_h ctx;
+    int            rank; /* of which nothing comes */
+    pthread_t      thread;
+    kvcl_status_t  status;
+    bool           is;
+} waiter_t;
+
+static void *wait_for_nothing(void *arg)
+{
+    waiter_t           *waiter = arg;
+    kvcl_xfer_params_t p       = KVCL_XFER_PARAMS_INIT;
+    kvcl_comm_h        world;
+    kvcl_req_h         req;
+    char               byte;
+
+    p.timeout_ns = 2 * LONG_NS;
+    ck_assert_int_eq(kvcl_comm_world(waiter->ctx, &world), KVCL_OK);
+    ck_assert_int_eq(kvcl_recv_bytes(world, waiter->rank, 1, &byte, 1, &p, &req), KVCL_OK);
+    waiter->status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* until that rank has ended */
+    return NULL;
+}
+
+static bool has_waiters(kvcl_context_h ctx, unsigned followers)
+{
+    bool has;
+
+    kvcl_lock(ctx);
+    has = ctx->engine.polling && (ctx->engine.followers == followers);
+    kvcl_unlock(ctx);
+    return has;
+}
+
+/* A thread of ctx that polls until the other rank has ended. */
+static void begin_polling(waiter_t *poller, kvcl_context_h ctx, int rank)
+{
+    *poller = (waiter_t){.ctx = ctx, .rank = rank};
+    ck_assert_int_eq(pthread_create(&poller->thread, NULL, wait_for_nothing, poller), 0);
+    while (!has_waiters(ctx, 0)) {
+        nap();
+    }
+}
+
+static void *leave(void *arg)
+{
+    waiter_t *waiter = arg;
+
+    waiter->status = kvcl_leave(waiter->ctx, LONG_NS);
+    return NULL;
+}
+
+/* Nothing but the other's beats says that it leaves as well. */
+START_TEST(all_that_leave_at_once_know_it_at_once)
+{
+    kvcl_context_h a = begin_job(), b = join_job(a);
+    waiter_t       poller, leaver = {.ctx = a};
+    uint64_t       from;
+
+    begin_polling(&poller, a, 1);
+    ck_assert_int_eq(pthread_create(&leaver.thread, NULL, leave, &leaver), 0);
+    while (!has_waiters(a, 1)) {
+        nap();
+    }
+    from = kvcl_now_ns();
+    ck_assert_int_eq(kvcl_leave(b, LONG_NS), KVCL_OK);
+    ck_assert_int_eq(pthread_join(leaver.thread, NULL), 0);
+    ck_assert_int_eq(leaver.status, KVCL_OK);
+    ck_assert_uint_lt(kvcl_now_ns() - from, LONG_NS / 2);
+    kvcl_finalize(b);
+    ck_assert_int_eq(pthread_join(poller.thread, NULL), 0);
+    kvcl_finalize(a);
+}
+END_TEST
+
+static bool may_own(void *ctx)
+{
+    return kvcl_member_has_lease(ctx);
+}
+
+static bool owns(kvcl_context_h ctx)
+{
+    bool has;
+
+    kvcl_lock(ctx);
+    has = kvcl_member_has_lease(ctx);
+    kvcl_unlock(ctx);
+    return has;
+}
+
+static void *wait_to_own(void *arg)
+{
+    waiter_t *waiter = arg;
+
+    waiter->is = kvcl_engine_wait(waiter->ctx, may_own, waiter->ctx, kvcl_deadline_after(LONG_NS));
+    return NULL;
+}
+
+/* Rank 0 is stopped for a moment, in which nobody suspects it: nothing but the lease of rank 1 changes. */
+START_TEST(who_waits_to_own_goes_on_when_a_quorum_answers_again)
+{
+    kvcl_context_h a, b;
+    waiter_t       poller, waiter;
+    uint64_t       from;
+
+    setenv("KVCL_SUSPECT", "9s", 1);
+    a = begin_job();
+    b = join_job(a);
+    begin_polling(&poller, b, 0);
+    kvcl_lock(a);
+    while (owns(b)) {
+        nap();
+    }
+    waiter = (waiter_t){.ctx = b};
+    ck_assert_int_eq(pthread_create(&waiter.thread, NULL, wait_to_own, &waiter), 0);
+    while (!has_waiters(b, 1)) {
+        nap();
+    }
+    kvcl_unlock(a);
+    from = kvcl_now_ns();
+    ck_assert_int_eq(pthread_join(waiter.thread, NULL), 0);
+    ck_assert(waiter.is);
+    ck_assert_uint_lt(kvcl_now_ns() - from, LONG_NS / 2);
+    kvcl_finalize(a);
+    ck_assert_int_eq(pthread_join(poller.thread, NULL), 0);
+    kvcl_finalize(b);
+    unsetenv("KVCL_SUSPECT");
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static void set_up(void)
@@ -225,5 +359,9 @@ int main(void)
     tcase_add_test(tcase, a_process_that_joins_takes_no_members_that_cannot_be);
     tcase = add_case(suite, "times");
     tcase_add_test(tcase, who_joins_through_one_that_has_joined_gets_the_times_of_the_job);
+    tcase = add_case(suite, "leaving");
+    tcase_add_test(tcase, all_that_leave_at_once_know_it_at_once);
+    tcase = add_case(suite, "owning");
+    tcase_add_test(tcase, who_waits_to_own_goes_on_when_a_quorum_answers_again);
     return test_run(suite);
 }

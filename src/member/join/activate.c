@@ -38,9 +38,7 @@ static void give_result(const kvcl_member_room_t *room, kvcl_view_change_result_
 /* No lock held; it is on return. */
 static void wait_until(kvcl_member_room_t *room, bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
-    atomic_fetch_add(&room->n_calls, 1);
-    (void)kvcl_engine_wait(room->ctx, done, arg, deadline_ns);
-    atomic_fetch_sub(&room->n_calls, 1);
+    (void)kvcl_member_wait(room, done, arg, deadline_ns);
     kvcl_lock(room->ctx);
 }
 
@@ -166,7 +164,7 @@ kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, int n, uint
         return status;
     }
     deadline_ns = kvcl_deadline_after(timeout_ns);
-    (void)kvcl_engine_wait(comm->ctx, kvcl_member_has_begun, coming.room, deadline_ns);
+    (void)kvcl_member_wait(coming.room, kvcl_member_has_begun, coming.room, deadline_ns);
     kvcl_lock(comm->ctx);
     status = begin(comm, ranks, n, call, &coming);
     kvcl_unlock(comm->ctx);
