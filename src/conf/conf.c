@@ -108,7 +108,8 @@ const kvcl_setting_t kvcl_config_table[] = {
     ROW("KVCL_DEAD", "1s", TIME, dead_ns, 1000000, INT64_MAX, NULL,
         "with KVCL_VIEWS: silence after which a rank is excluded, at least three beats; the same on all ranks"),
     ROW("KVCL_LEASE", "800ms", TIME, lease_ns, 1000000, INT64_MAX, NULL,
-        "with KVCL_VIEWS: time after which a rank that no quorum answers owns nothing; less than KVCL_DEAD"),
+        "with KVCL_VIEWS: time after which a rank that no quorum answers owns nothing; more than two beats, less than "
+        "KVCL_DEAD"),
     ROW("KVCL_WARM", "60s", TIME, warm_ns, 1000000, INT64_MAX, NULL,
         "with KVCL_VIEWS: as KVCL_DEAD, for a rank that warms up (kvcl_phase)"),
     ROW("KVCL_FENCE", "no", ENUM, fence, 0, 0, fence_names,

@@ -10,11 +10,12 @@ const char *kvcl_views_times_wrong(const kvcl_views_times_t *times)
 {
     const char *wrong = kvcl_detect_times_wrong(&times->detect);
 
-    if (wrong != NULL) {
-        return wrong;
+    if ((wrong == NULL) && (times->lease_ns / 2 <= times->detect.beat_ns)) { /* an answer takes up to two beats */
+        wrong = "a lease would end before the answers to two beats: lengthen it, or beat oftener";
+    } else if ((wrong == NULL) && (times->lease_ns >= times->detect.dead_ns)) {
+        wrong = "a lease ends before its rank is held for dead: shorten it";
     }
-    return (times->lease_ns >= times->detect.dead_ns) ? "a lease ends before its rank is held for dead: shorten it"
-                                                      : NULL;
+    return wrong;
 }
 
 void kvcl_views_init(kvcl_views_t *views, uint32_t me, uint64_t incarnation, const kvcl_view_t *view,

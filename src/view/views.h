@@ -28,7 +28,7 @@
 
 typedef struct kvcl_views_times {
     kvcl_detect_times_t detect;
-    uint64_t            lease_ns;  /* less than dead_ns, by as much as clocks may drift */
+    uint64_t            lease_ns;  /* more than two beats; less than dead_ns, by as much as clocks may drift */
     uint64_t            gather_ns; /* deaths within this time go in one view */
     uint64_t            retry_ns;  /* until a message of a ballot is sent again */
 } kvcl_views_times_t;

@@ -87,6 +87,8 @@ START_TEST(a_rank_that_is_alone_has_a_view)
     unsetenv("KVCL_DEAD");
     setenv("KVCL_LEASE", "1s", 1);
     REFUSED(INVALID_PARAM, "shorten it", kvcl_init(&p, &out.ctx));
+    setenv("KVCL_LEASE", "200ms", 1);
+    REFUSED(INVALID_PARAM, "two beats", kvcl_init(&p, &out.ctx));
     unsetenv("KVCL_LEASE");
     TAKEN(kvcl_init(&p, &one));
     TAKEN(kvcl_comm_world(one, &comm));

@@ -208,6 +208,11 @@ START_TEST(times_that_cannot_work_are_refused_with_a_sentence)
     t          = good;
     t.lease_ns = t.detect.dead_ns;
     refused(t, "a lease ends");
+    t          = good;
+    t.lease_ns = 2 * t.detect.beat_ns;
+    refused(t, "a lease would end");
+    t.lease_ns = (2 * t.detect.beat_ns) + 2;
+    ck_assert_ptr_null(kvcl_views_times_wrong(&t));
 }
 END_TEST
 
