@@ -55,6 +55,7 @@ typedef struct kvcl_member_rank {
     uint64_t           next_incarnation, next_ns; /* next_ns: when it has asked last */
     bool               next_ready;  /* all members have met it */
     uint64_t           activated;   /* the incarnation that kvcl_comm_activate has named; 0: none */
+    unsigned           n_named;     /* how often it has named one */
     uint64_t           reserved_ns; /* until when the slot is given to no other process */
 } kvcl_member_rank_t;
 

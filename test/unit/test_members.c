@@ -315,6 +315,93 @@ START_TEST(who_waits_to_own_goes_on_when_a_quorum_answers_again)
 }
 END_TEST
 
+/* ---- activation ---- */
+
+/* The process of that slot has told this member that all have met it. */
+static void until_waits(kvcl_context_h ctx, int slot)
+{
+    unsigned char waits[SLOTS] = {0};
+    kvcl_comm_h   world;
+
+    ck_assert_int_eq(kvcl_comm_world(ctx, &world), KVCL_OK);
+    while (waits[slot] == 0) {
+        nap();
+        ck_assert_int_eq(kvcl_comm_waiting(world, waits, SLOTS), KVCL_OK);
+    }
+}
+
+static uint64_t activated(kvcl_context_h ctx, uint32_t slot)
+{
+    uint64_t incarnation;
+
+    kvcl_lock(ctx);
+    incarnation = kvcl_member_room(ctx)->ranks[slot].activated;
+    kvcl_unlock(ctx);
+    return incarnation;
+}
+
+typedef struct activation {
+    kvcl_context_h            ctx;
+    pthread_t                 thread;
+    kvcl_status_t             status;
+    kvcl_view_change_result_t result;
+} activation_t;
+
+static void *activate(void *arg)
+{
+    activation_t *call     = arg;
+    const int    ranks[2]  = {2, 3};
+    kvcl_comm_h  world;
+
+    ck_assert_int_eq(kvcl_comm_world(call->ctx, &world), KVCL_OK);
+    call->status = kvcl_comm_activate(world, ranks, 2, LONG_NS, &call->result);
+    return NULL;
+}
+
+/* A call names the process of slot 2, and waits for it: rank 1 is stopped. In slot 3 none waits, so the call drops that
+ * rank. Before it returns, another call has named a process there. */
+START_TEST(what_one_call_has_named_another_one_that_drops_the_rank_does_not_forget)
+{
+    const int          one  = 1;
+    activation_t       call = {.result = KVCL_VIEW_CHANGE_RESULT_INIT};
+    kvcl_context_h     a, b, c;
+    kvcl_member_rank_t *rank;
+    kvcl_comm_h        world;
+
+    setenv("KVCL_JOIN_WAITS", "yes", 1);
+    a = begin_job();
+    b = join_job(a);
+    until_waits(a, 1);
+    ck_assert_int_eq(kvcl_comm_world(a, &world), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_activate(world, &one, 1, LONG_NS, NULL), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_world(b, &world), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_sync(world, LONG_NS, NULL), KVCL_OK);
+    c = join_job(a);
+    until_waits(a, 2);
+    kvcl_lock(b);
+    call.ctx = a;
+    ck_assert_int_eq(pthread_create(&call.thread, NULL, activate, &call), 0);
+    while (activated(a, 2) == 0) {
+        nap();
+    }
+    kvcl_lock(a);
+    rank = &kvcl_member_room(a)->ranks[3];
+    ck_assert_uint_eq(rank->activated, 0);
+    rank->activated = 77; /* as the other call does */
+    rank->n_named  += 1;
+    kvcl_unlock(a);
+    kvcl_unlock(b);
+    ck_assert_int_eq(pthread_join(call.thread, NULL), 0);
+    ck_assert_int_eq(call.status, KVCL_OK);
+    ck_assert_uint_eq(call.result.dropped[0], 1u << 3);
+    ck_assert_uint_eq(activated(a, 3), 77);
+    kvcl_finalize(c);
+    kvcl_finalize(b);
+    kvcl_finalize(a);
+    unsetenv("KVCL_JOIN_WAITS");
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static void set_up(void)
@@ -363,5 +450,7 @@ int main(void)
     tcase_add_test(tcase, all_that_leave_at_once_know_it_at_once);
     tcase = add_case(suite, "owning");
     tcase_add_test(tcase, who_waits_to_own_goes_on_when_a_quorum_answers_again);
+    tcase = add_case(suite, "activation");
+    tcase_add_test(tcase, what_one_call_has_named_another_one_that_drops_the_rank_does_not_forget);
     return test_run(suite);
 }

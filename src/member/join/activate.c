@@ -21,6 +21,7 @@ typedef struct coming {
     kvcl_member_room_t *room;
     kvcl_rankset_t     slots;
     uint64_t           incarnation[KVCL_SLOTS_MAX];
+    unsigned           n_named[KVCL_SLOTS_MAX]; /* of each rank of the call, when it began */
 } coming_t;
 
 /* Lock held. */
@@ -80,6 +81,7 @@ static void name(coming_t *coming, uint32_t slot)
     kvcl_assert_locked(room->ctx);
     kvcl_rankset_add(&coming->slots, slot);
     coming->incarnation[slot] = rank->activated = rank->next_incarnation;
+    rank->n_named            += 1;
     room->busy                = true;
     kvcl_views_join(&room->views, slot, rank->activated, kvcl_now_ns());
     room->busy = false;
@@ -101,18 +103,23 @@ static kvcl_status_t begin(kvcl_comm_h comm, const int *ranks, int n, const char
         if (waits(room, slot, room->ranks[slot].next_incarnation)) {
             name(coming, slot);
         }
+        coming->n_named[slot] = room->ranks[slot].n_named;
     }
     kvcl_member_settle(room);
     return KVCL_OK;
 }
 
-/* Lock held. Should the process ask again, a call must name it again. A leader that is another rank keeps what it was
- * told. */
-static void give_up(kvcl_member_room_t *room, uint32_t slot)
+/* Lock held. Should the process ask again, a call must name it again; another call may have named one meanwhile. A
+ * leader that is another rank keeps what it was told. */
+static void give_up(const coming_t *coming, uint32_t slot)
 {
-    kvcl_assert_locked(room->ctx);
-    kvcl_views_unjoin(&room->views, slot, room->ranks[slot].activated);
-    room->ranks[slot].activated = 0;
+    kvcl_member_rank_t *rank = &coming->room->ranks[slot];
+
+    kvcl_assert_locked(coming->room->ctx);
+    if (rank->n_named == coming->n_named[slot]) {
+        kvcl_views_unjoin(&coming->room->views, slot, rank->activated);
+        rank->activated = 0;
+    }
 }
 
 /* Lock held. */
@@ -137,7 +144,7 @@ static kvcl_status_t end(kvcl_comm_h comm, const int *ranks, int n, const char *
                 ? !kvcl_view_has(&room->views.view, slot, coming->incarnation[slot])
                 : !kvcl_rankset_has(&room->views.view.members, slot)) {
             kvcl_member_drop(&own, ranks[i]);
-            give_up(room, slot);
+            give_up(coming, slot);
         }
     }
     give_result(room, &own, result);
