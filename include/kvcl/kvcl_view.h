@@ -122,6 +122,7 @@ KVCL_API kvcl_status_t kvcl_phase(kvcl_context_h ctx, kvcl_phase_t phase) KVCL_M
  * cache that the program itself publishes are not moved. If all other ranks of a store leave as well, nothing is.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.
  * @return KVCL_OK; KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set); KVCL_ERR_STALE (it was excluded);
+ *         KVCL_ERR_RANK_FAILED (this process has joined, and waits to become a member: kvcl_finalize() ends that);
  *         KVCL_ERR_INVALID_PARAM. An error of a hand-over, such as KVCL_ERR_TIMED_OUT or KVCL_ERR_NO_SPACE (the
  *         sentence says how many blocks are left at least, and their bytes): it stays a member, without the event. Its
  *         stores have shards and take blocks as before; that takes up to 3 s more while another rank is silent.

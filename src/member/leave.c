@@ -110,6 +110,18 @@ static kvcl_status_t drain(kvcl_context_h ctx, uint64_t deadline_ns)
     return status;
 }
 
+/* One that waits to become a member would become one later, though it has left. */
+static kvcl_status_t check_member(const kvcl_member_room_t *room, const char *call)
+{
+    bool waits;
+
+    kvcl_lock(room->ctx);
+    waits = room->started && (room->views.state == KVCL_VIEWS_JOINING);
+    kvcl_unlock(room->ctx);
+    return waits ? kvcl_fail(KVCL_ERR_RANK_FAILED, "%s: this process waits until a member activates it, and is in no "
+                             "view that it could leave: kvcl_finalize ends its waiting", call) : KVCL_OK;
+}
+
 /* Lock held. */
 static kvcl_status_t begin_to_go(kvcl_member_room_t *room, going_t *going, const char *call)
 {
@@ -120,8 +132,10 @@ static kvcl_status_t begin_to_go(kvcl_member_room_t *room, going_t *going, const
         return kvcl_fail(KVCL_ERR_STALE, "%s: the other ranks have excluded this one", call);
     }
     kvcl_rankset_add(&me, room->me);
-    room->left = true;
-    kvcl_member_event(room, KVCL_EVENT_DRAINED, &me);
+    if (!room->left) { /* else it has asked before, in vain so far */
+        room->left = true;
+        kvcl_member_event(room, KVCL_EVENT_DRAINED, &me);
+    }
     (void)send_off(room, room->me, going);
     return KVCL_OK;
 }
@@ -163,7 +177,8 @@ kvcl_status_t kvcl_leave(kvcl_context_h ctx, uint64_t timeout_ns)
     deadline_ns = kvcl_deadline_after(timeout_ns);
     going.room  = room;
     if (kvcl_member_wait(room, kvcl_member_has_begun, room, deadline_ns)) {
-        status = drain(ctx, deadline_ns);
+        status = check_member(room, call);
+        status = (status == KVCL_OK) ? drain(ctx, deadline_ns) : status;
     } else {
         kvcl_lock(ctx);
         status = kvcl_member_late(room, call);

@@ -315,7 +315,7 @@ START_TEST(who_waits_to_own_goes_on_when_a_quorum_answers_again)
 }
 END_TEST
 
-/* ---- activation ---- */
+/* ---- leaving ---- */
 
 /* The process of that slot has told this member that all have met it. */
 static void until_waits(kvcl_context_h ctx, int slot)
@@ -329,6 +329,53 @@ static void until_waits(kvcl_context_h ctx, int slot)
         ck_assert_int_eq(kvcl_comm_waiting(world, waits, SLOTS), KVCL_OK);
     }
 }
+
+static unsigned count_events(kvcl_context_h ctx, int type)
+{
+    kvcl_event_t event = KVCL_EVENT_INIT;
+    unsigned     n     = 0;
+
+    while (kvcl_event_next(ctx, &event) == KVCL_OK) {
+        n += (event.type == type) ? 1 : 0;
+    }
+    return n;
+}
+
+START_TEST(who_asks_to_leave_twice_is_told_once)
+{
+    kvcl_context_h a = begin_job();
+
+    ck_assert_int_eq(kvcl_leave(a, LONG_NS), KVCL_OK);
+    ck_assert_int_eq(kvcl_leave(a, LONG_NS), KVCL_OK);
+    ck_assert_uint_eq(count_events(a, KVCL_EVENT_DRAINED), 1);
+    kvcl_finalize(a);
+}
+END_TEST
+
+/* It has nothing to leave, and is a member when it is activated. */
+START_TEST(a_process_that_waits_does_not_leave)
+{
+    const int      one = 1;
+    kvcl_context_h a, b;
+    kvcl_comm_h    world;
+
+    setenv("KVCL_JOIN_WAITS", "yes", 1);
+    a = begin_job();
+    b = join_job(a);
+    ck_assert_int_eq(kvcl_leave(b, LONG_NS), KVCL_ERR_RANK_FAILED);
+    ck_assert_uint_eq(count_events(b, KVCL_EVENT_DRAINED), 0);
+    until_waits(a, 1);
+    ck_assert_int_eq(kvcl_comm_world(a, &world), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_activate(world, &one, 1, LONG_NS, NULL), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_world(b, &world), KVCL_OK);
+    ck_assert_int_eq(kvcl_comm_sync(world, LONG_NS, NULL), KVCL_OK);
+    kvcl_finalize(b);
+    kvcl_finalize(a);
+    unsetenv("KVCL_JOIN_WAITS");
+}
+END_TEST
+
+/* ---- activation ---- */
 
 static uint64_t activated(kvcl_context_h ctx, uint32_t slot)
 {
@@ -448,6 +495,8 @@ int main(void)
     tcase_add_test(tcase, who_joins_through_one_that_has_joined_gets_the_times_of_the_job);
     tcase = add_case(suite, "leaving");
     tcase_add_test(tcase, all_that_leave_at_once_know_it_at_once);
+    tcase_add_test(tcase, who_asks_to_leave_twice_is_told_once);
+    tcase_add_test(tcase, a_process_that_waits_does_not_leave);
     tcase = add_case(suite, "owning");
     tcase_add_test(tcase, who_waits_to_own_goes_on_when_a_quorum_answers_again);
     tcase = add_case(suite, "activation");

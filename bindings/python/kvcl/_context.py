@@ -65,7 +65,8 @@ class Context(_kvcl.Context):
 
     def leave(self, timeout: Optional[float] = None) -> None:
         """Leave the job's views, so that the others learn of no failure (KVCL_VIEWS): first what only this rank has is
-        handed over, then a view without it comes, after about KVCL_DEAD. Close the context afterwards. Blocks."""
+        handed over, then a view without it comes, after about KVCL_DEAD. Close the context afterwards. Blocks. Raises
+        RankFailed in a process that waits to become a member: close() ends that."""
         self._leave(timeout)
 
     def join_address(self) -> Optional[str]:
