@@ -122,7 +122,7 @@ class Comm(_kvcl.Comm):
     def agree(self, flags: int, timeout: Optional[float] = None) -> Tuple[int, bool]:
         """Collective over the living: the bits that all have set, and whether all failures are acknowledged by all.
 
-        All get the same, whichever ranks die meanwhile. flags: a number of 64 bits.
+        All get the same, whichever ranks die meanwhile. flags: a number of 64 bits; another one raises ValueError.
         """
         return self._agree(flags, timeout)
 

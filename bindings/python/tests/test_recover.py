@@ -137,6 +137,9 @@ def test_a_rank_alone(monkeypatch):
     monkeypatch.setenv("KVCL_VIEWS", "yes")
     with kvcl.Context(boot="self") as ctx:
         assert ctx.world.agree(2**64 - 1) == (2**64 - 1, True)
+        for flags in (-1, 2**64):  # not cut off to 64 bits
+            with pytest.raises(ValueError, match="flags is"):
+                ctx.world.agree(flags)
         assert ctx.world.active() == [True] and ctx.world.failed() == [] and ctx.world.ack_failed(3) == 0
         assert ctx.join_address() is None
         assert ctx.world.activate([0]) == (1, []) and ctx.world.sync() == (1, []) and ctx.world.waiting() == [False]

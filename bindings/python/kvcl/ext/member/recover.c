@@ -103,17 +103,16 @@ static PyObject *comm_ack_failed(PyObject *self, PyObject *arg)
 /* _agree(flags, timeout): the flags of all, and whether all failures are acknowledged. */
 static PyObject *comm_agree(PyObject *self, PyObject *args)
 {
-    kvpy_obj_t         *comm = (kvpy_obj_t *)self;
-    unsigned long long given;
-    kvcl_status_t      status;
-    PyObject           *timeout;
-    uint64_t           flags, ns;
+    kvpy_obj_t    *comm = (kvpy_obj_t *)self;
+    kvcl_status_t status;
+    PyObject      *given, *timeout;
+    uint64_t      flags, ns;
 
-    if (!PyArg_ParseTuple(args, "KO:_agree", &given, &timeout) || (kvpy_call_timeout(timeout, &ns) != 0) ||
+    if (!PyArg_ParseTuple(args, "OO:_agree", &given, &timeout) ||
+        (kvpy_u64(given, "flags", UINT64_MAX, &flags) != 0) || (kvpy_call_timeout(timeout, &ns) != 0) ||
         (kvpy_obj_check(comm) != 0)) {
         return NULL;
     }
-    flags = given;
     KVPY_CALL(comm, status, kvcl_comm_agree(comm->handle, &flags, ns));
     if ((status != KVCL_OK) && (status != KVCL_ERR_RANK_FAILED)) {
         return kvpy_raise(status, NULL);
