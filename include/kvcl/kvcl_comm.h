@@ -43,7 +43,8 @@ typedef enum kvcl_rank_state {
     KVCL_RANK_ALIVE   = 1, /* connected, and no failure is known */
     KVCL_RANK_SUSPECT = 2, /* connected, but silent to a store, which queries other ranks first until it answers, or
                             * (KVCL_VIEWS) for KVCL_SUSPECT */
-    KVCL_RANK_FAILED  = 3  /* failed or departed; it does not return under this rank */
+    KVCL_RANK_FAILED  = 3  /* failed or departed; the process does not return under this rank, but another one may join
+                            * in its slot (KVCL_JOIN), and is ALIVE then */
 } kvcl_rank_state_t;
 
 /**

@@ -25,7 +25,8 @@ KVCL_BEGIN_DECLS
 
 /**
  * The ranks of comm that have failed, as this rank knows it: numbers in comm, in the order in which it was told. The
- * list only grows, and only at its end. Local; any thread; does not block.
+ * list grows at its end. A rank in whose slot another process has joined is in it no longer, and neither is its
+ * acknowledgement (KVCL_EVENT_JOINED). Local; any thread; does not block.
  * @param [out] ranks  the first cap of them; NULL with cap 0.
  * @param [out] n_p    how many there are.
  * @return KVCL_OK, KVCL_ERR_UNSUPPORTED (KVCL_VIEWS is not set), KVCL_ERR_INVALID_PARAM.

@@ -20,7 +20,7 @@ class RankState(enum.IntEnum):
     UNKNOWN = 0  # not met yet
     ALIVE = 1
     SUSPECT = 2  # met, but it leaves a query of a store without an answer: other ranks are asked first
-    FAILED = 3   # it does not return under this rank
+    FAILED = 3   # that process does not return; another one may join in its slot (KVCL_JOIN), and is ALIVE then
 
 
 class RecvInfo(NamedTuple):
@@ -112,7 +112,8 @@ class Comm(_kvcl.Comm):
         return [byte != 0 for byte in self._active()[0]]
 
     def failed(self) -> List[int]:
-        """The ranks that have failed, in the order in which this rank was told. Local."""
+        """The ranks that have failed, in the order in which this rank was told. Where another process has joined in a
+        rank's slot, that rank is in it no longer. Local."""
         return self._failed()
 
     def ack_failed(self, n: int) -> int:
