@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { SLOTS = 4, TOO_HIGH = 1000 };
@@ -159,6 +160,62 @@ START_TEST(a_process_that_joins_takes_no_members_that_cannot_be)
     kvcl_finalize(b);
     kvcl_finalize(a);
     unsetenv("KVCL_JOIN_WAITS");
+}
+END_TEST
+
+/* ---- addresses of processes that this member lacks ---- */
+
+enum { LIES = 100 };
+
+static uint64_t messages_of(kvcl_context_h ctx, uint32_t slot, uint32_t *n_peers_p)
+{
+    uint64_t n;
+
+    kvcl_lock(ctx);
+    n          = kvcl_member_room(ctx)->ranks[slot].peer->messages;
+    *n_peers_p = ctx->peers.count;
+    kvcl_unlock(ctx);
+    return n;
+}
+
+/* Rank 0 lacks the process of slot 2; rank 1 names others, each time another one. */
+START_TEST(addresses_of_processes_that_are_no_members_make_no_peers)
+{
+    kvcl_msg_join_t    out  = {.msg = {.type = KVCL_MSG_JOIN, .op = 1}, .kind = KVCL_JOIN_IS, .slot = 2};
+    kvcl_context_h     a    = begin_job(), b = join_job(a);
+    kvcl_member_room_t *room = kvcl_member_room(a);
+    kvcl_address_t     address;
+    uint8_t            bytes[KVCL_ADDRESS_MAX];
+    uint64_t           before;
+    uint32_t           n, n_before, i;
+    size_t             len;
+
+    kvcl_lock(a);
+    kvcl_rankset_add(&room->views.view.members, 2);
+    room->views.view.incarnation[2] = 5;
+    kvcl_unlock(a);
+    before = messages_of(a, 1, &n_before);
+    kvcl_lock(b);
+    ck_assert_int_eq(kvcl_address_unpack(b->address, b->address_len, &address), KVCL_OK);
+    for (i = 0; i < LIES; ++i) {
+        memset(address.uuid, 'x', sizeof(address.uuid));
+        address.uuid[0] = (uint8_t)i;
+        len             = kvcl_address_pack(&address, bytes, sizeof(bytes));
+        ck_assert_uint_gt(len, 0);
+        ck_assert_int_eq(kvcl_peer_post(kvcl_member_room(b)->ranks[0].peer, &out.msg, sizeof(out), bytes, len),
+                         KVCL_OK);
+    }
+    kvcl_unlock(b);
+    while (messages_of(a, 1, &n) < before + LIES) { /* some beats among them */
+        nap();
+    }
+    ck_assert_uint_eq(n, n_before);
+    kvcl_lock(a);
+    kvcl_rankset_del(&room->views.view.members, 2);
+    room->views.view.incarnation[2] = 0;
+    kvcl_unlock(a);
+    kvcl_finalize(b);
+    kvcl_finalize(a);
 }
 END_TEST
 
@@ -491,6 +548,8 @@ int main(void)
     tcase = add_case(suite, "slots");
     tcase_add_test(tcase, a_slot_that_the_job_does_not_have_is_in_no_view);
     tcase_add_test(tcase, a_process_that_joins_takes_no_members_that_cannot_be);
+    tcase = add_case(suite, "addresses");
+    tcase_add_test(tcase, addresses_of_processes_that_are_no_members_make_no_peers);
     tcase = add_case(suite, "times");
     tcase_add_test(tcase, who_joins_through_one_that_has_joined_gets_the_times_of_the_job);
     tcase = add_case(suite, "leaving");

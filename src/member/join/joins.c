@@ -210,21 +210,21 @@ static bool is_searched(const kvcl_member_room_t *room, uint32_t slot)
 
 static void on_is(kvcl_member_room_t *room, const kvcl_msg_join_t *in, const void *data, size_t len)
 {
-    kvcl_peer_t *peer;
+    kvcl_address_t address;
+    kvcl_peer_t    *peer;
 
     if (is_searched(room, in->slot)) {
         kvcl_links->try_at(room->ranks[in->slot].peer, data, len);
         return;
     }
-    if (!is_wanted(room, in->slot) || (kvcl_peer_by_address(room->ctx, data, len, &peer) != KVCL_OK) ||
-        (peer->state == KVCL_PEER_FAILED)) {
-        return;
+    if (!is_wanted(room, in->slot) || (kvcl_address_unpack(data, len, &address) != KVCL_OK) ||
+        ((room->views.state == KVCL_VIEWS_MEMBER) &&
+         (kvcl_member_incarnation(address.uuid) != room->views.view.incarnation[in->slot]))) {
+        return; /* of another view, or of nobody: a peer that is made stays for ever */
     }
-    if ((room->views.state == KVCL_VIEWS_MEMBER) &&
-        (kvcl_member_incarnation(peer->uuid) != room->views.view.incarnation[in->slot])) {
-        return; /* of another view */
+    if ((kvcl_peer_by_address(room->ctx, data, len, &peer) == KVCL_OK) && (peer->state != KVCL_PEER_FAILED)) {
+        know_and_come(room, in->slot, peer);
     }
-    know_and_come(room, in->slot, peer);
 }
 
 void kvcl_joins_on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len,
