@@ -10,6 +10,7 @@
  * early    before the ranks have met: an error, and the rank stays
  * full     the others have no room: an error with numbers, also if time runs out as they are counted; the rank stays,
  *          has shards again, takes blocks of others, and may try again
+ * removed  a rank that others have removed is told so at once, not when its time is over
  * forged   a rank sends what ranks that come and leave send, changed and repeated: once it has said what is true,
  *          shards settle and all blocks are found
  */
@@ -32,7 +33,7 @@
 enum { RANKS = 3, KEYS = 40, STORES = 3, MANY = 4096, TRIES = 2000, FORGED_N = 3000, WAIT_S = 60 };
 #define WAIT_NS (WAIT_S * UINT64_C(1000000000))
 
-typedef enum { ALL, STRUCK, CLOSED, EARLY, FULL, FORGED } what_t;
+typedef enum { ALL, STRUCK, CLOSED, EARLY, FULL, REMOVED, FORGED } what_t;
 
 typedef struct shared {
     what_t      what;
@@ -360,6 +361,31 @@ static void live_full(rank_t *r)
     meet(&shared->met, RANKS);
 }
 
+/* Rank 0 removes rank 1, which has a store, and leaves when it knows. */
+static void live_removed(rank_t *r)
+{
+    const int    one   = 1;
+    kvcl_event_t event = KVCL_EVENT_INIT;
+    uint64_t     begun_ns;
+
+    open_store(r, 8 * KEYS, &r->stores[0]);
+    meet(&shared->begun, RANKS);
+    if (r->rank == 0) {
+        IS(kvcl_comm_deactivate(r->world, &one, 1, WAIT_NS, NULL), KVCL_OK);
+    } else if (r->rank == 1) {
+        while ((kvcl_event_next(r->ctx, &event) != KVCL_OK) || (event.type != KVCL_EVENT_EXCLUDED)) {
+            usleep(500);
+        }
+        begun_ns = kvcl_now_ns();
+        leaves(r, KVCL_ERR_STALE, "excluded");
+        if (kvcl_now_ns() - begun_ns > WAIT_NS / 2) {
+            fprintf(stderr, "rank 1 is told late that it was excluded\n");
+            atomic_store(&shared->wrong, 1);
+        }
+    }
+    wait_value(&shared->left, 1);
+}
+
 /* ASK, TAKE or MOVED: true, with some bytes changed, or with another rank, number or length. */
 static void post_forged(rank_t *r, kvcl_rand_t *rnd)
 {
@@ -471,6 +497,9 @@ static int live(const void *arg, int rank)
     case EARLY:
         live_early(r);
         break;
+    case REMOVED:
+        live_removed(r);
+        break;
     case FORGED:
         live_forged(r);
         break;
@@ -535,7 +564,7 @@ static bool run(what_t what, const char *name)
 int main(int argc, char **argv)
 {
     static const char *const names[] = {[ALL] = "all", [STRUCK] = "struck", [CLOSED] = "closed", [EARLY] = "early",
-                                        [FULL] = "full", [FORGED] = "forged"};
+                                        [FULL] = "full", [REMOVED] = "removed", [FORGED] = "forged"};
     bool right = true;
     int  what;
 

@@ -95,14 +95,14 @@ static kvcl_status_t not_taken(const kvcl_rounds_t *rounds, uint32_t rank)
                      "them (%s): call it again, or with more time", rank, kvcl_status_text(status));
 }
 
-/* No other rank is to have what this one has: all others leave too, this rank still comes to the store, or the store is
- * being closed. */
+/* No other rank is to have what this one has: all others leave too, this rank still comes to the store or was excluded,
+ * or the store is being closed. */
 static bool is_alone(kvcl_store_h store)
 {
     bool alone;
 
     kvcl_lock(store->ctx);
-    alone = store->closing ||
+    alone = store->closing || kvcl_member_is_excluded(store->ctx) ||
             ((store->views != NULL) && ((store->views->view == 0) || !kvcl_grow_others_stay(store)));
     kvcl_unlock(store->ctx);
     return alone;
@@ -122,7 +122,8 @@ static bool have_moved(void *arg)
 {
     const struct kvcl_store *store = arg;
 
-    return store->closing || store->views->over || !kvcl_grow_others_stay(store);
+    return store->closing || store->views->over || !kvcl_grow_others_stay(store) ||
+           kvcl_member_is_excluded(store->ctx);
 }
 
 /* Until all others have taken it that this rank leaves, or that it does not. sure: dir/moves.h allows it at once. */
