@@ -1,8 +1,9 @@
 /*
  * The end of processes of this host: see ended.h.
  *
- * Owns: the listener, an epoll, and for each rank a connection and a pidfd. Invariant: a rank is reported once, and
- * both of its descriptors are closed then.
+ * Owns: the listener, an epoll, for each rank a connection and a pidfd, and the connections of those that watch this
+ * process. Invariants: a rank is reported once, and both of its descriptors are closed then; a connection of a process
+ * of this user is closed here only once its other end is, since it would see that as the end of this process.
  */
 #include "config.h"
 #include "member/ended.h"
@@ -23,7 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, LOOKS = 256 };
+enum { BACKLOG = 4096, LOOKS = 256, AT_ONCE = 64, MORE_GUESTS = 64 };
 
 typedef struct watch {
     int      fd, pidfd; /* -1: none */
@@ -32,9 +33,10 @@ typedef struct watch {
 } watch_t;
 
 struct kvcl_ended {
-    int      listener, epfd;
-    uint32_t n;
-    watch_t  watches[]; /* by rank */
+    int           listener, epfd;
+    uint32_t      n, n_guests, max_guests;
+    struct pollfd *guests;   /* connections of those that watch this process */
+    watch_t       watches[]; /* by rank */
 };
 
 /* An abstract name: it needs no file, and ends with its process. */
@@ -59,12 +61,15 @@ kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t *
     kvcl_status_t      status;
     uint32_t           i;
 
-    if (ended == NULL) {
+    if ((ended == NULL) || ((ended->guests = calloc((2 * (size_t)n) + MORE_GUESTS, sizeof(*ended->guests))) == NULL)) {
+        free(ended);
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory to watch %u ranks", (unsigned)n);
     }
-    ended->n        = n;
-    ended->epfd     = epoll_create1(EPOLL_CLOEXEC);
-    ended->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    ended->n          = n;
+    ended->n_guests   = 0;
+    ended->max_guests = (2 * n) + MORE_GUESTS; /* for a while those that have ended are among them */
+    ended->epfd       = epoll_create1(EPOLL_CLOEXEC);
+    ended->listener   = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     for (i = 0; i < n; ++i) {
         ended->watches[i] = (watch_t){.fd = -1, .pidfd = -1};
     }
@@ -107,6 +112,10 @@ void kvcl_ended_close(kvcl_ended_t *ended)
     for (i = 0; i < ended->n; ++i) {
         stop_watching(ended, &ended->watches[i]);
     }
+    for (i = 0; i < ended->n_guests; ++i) {
+        close(ended->guests[i].fd);
+    }
+    free(ended->guests);
     if (ended->listener >= 0) {
         close(ended->listener);
     }
@@ -152,6 +161,36 @@ static bool is_same_user(int fd)
     }
     errno = EPERM; /* for the sentence about another user's process */
     return who.uid == geteuid();
+}
+
+/* A connection that nobody accepts stays in the listener's queue when its other end is closed, and a full queue takes
+ * no more. Whoever sends something is none that watches. */
+void kvcl_ended_admit(kvcl_ended_t *ended)
+{
+    uint32_t i, n = 0;
+    int      fd;
+
+    if ((ended->n_guests > 0) && (poll(ended->guests, ended->n_guests, 0) > 0)) {
+        for (i = 0; i < ended->n_guests; ++i) {
+            if (ended->guests[i].revents != 0) {
+                close(ended->guests[i].fd);
+            } else {
+                ended->guests[n++] = ended->guests[i];
+            }
+        }
+        ended->n_guests = n;
+    }
+    for (i = 0; (i < AT_ONCE) && (ended->n_guests < ended->max_guests); ++i) {
+        fd = accept4(ended->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            break;
+        }
+        if (is_same_user(fd)) {
+            ended->guests[ended->n_guests++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        } else {
+            close(fd);
+        }
+    }
 }
 
 static bool add(kvcl_ended_t *ended, int fd, uint32_t rank)

@@ -1,7 +1,7 @@
 /*
  * Which processes of this host have ended, by the kernel's word: no message takes part, and none has to arrive.
  *
- * Each context listens at a unix socket whose name is made from its uuid, and accepts nobody. Others connect to it; the
+ * Each context listens at a unix socket whose name is made from its uuid. Others connect to it, and say nothing; the
  * kernel ends the connection with the process. A forked child of the process may hold the socket open; then a pidfd
  * shows the end, where the process is visible here. Any other process that can bind the name is of another user, and is
  * refused. The socket and the pidfd show the end only after the process has freed its memory. After an early sign
@@ -23,6 +23,10 @@ typedef struct kvcl_ended kvcl_ended_t;
 /** Listens under this context's name. @a n: ranks at most. KVCL_ERR_NO_MEMORY, KVCL_ERR_IO. */
 kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t **ended_p) KVCL_MUST_CHECK;
 void          kvcl_ended_close(kvcl_ended_t *ended);
+
+/** Takes the connections of those that watch this process, and closes those that have ended: to be called now and then,
+ * so that there is room for others. */
+void kvcl_ended_admit(kvcl_ended_t *ended);
 
 /** Watches the process of this rank from now on. @return false: nothing can be seen here of its end. */
 bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]);

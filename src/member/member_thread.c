@@ -346,6 +346,7 @@ static void *run(void *arg)
     }
     open_page(room);
     while (!atomic_load(&room->stop)) {
+        kvcl_ended_admit(room->ended);
         watch(room);
         ask_pages(room);
         kvcl_lock(room->ctx);

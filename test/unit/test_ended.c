@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LONG_MS = 60000 };
+enum { LONG_MS = 60000, MANY = 5000 };
 
 static kvcl_ended_t *mine;
 
@@ -161,6 +161,44 @@ START_TEST(an_end_is_reported_once_also_if_the_watcher_has_a_child)
 }
 END_TEST
 
+static int next_descriptor(void)
+{
+    int fd = dup(STDIN_FILENO);
+
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    return fd;
+}
+
+/* More than a listener's queue has places for (4,096) watch this process and end. Those that come then see its end. */
+START_TEST(those_that_watch_and_end_make_room_for_others)
+{
+    kvcl_ended_t *its;
+    uint8_t      own[16], uuid[16];
+    int          i, descriptor;
+
+    uuid_of(own, 1);
+    uuid_of(uuid, 2);
+    ck_assert_int_eq(kvcl_ended_open(uuid, 1, &its), KVCL_OK);
+    descriptor = next_descriptor();
+    for (i = 0; i < MANY; ++i) {
+        ck_assert_msg(kvcl_ended_watch(its, 0, own), "number %d does not see the end of this process", i);
+        kvcl_ended_forget(its, 0);
+        kvcl_ended_admit(mine);
+    }
+    kvcl_ended_admit(mine);
+    ck_assert_int_eq(next_descriptor(), descriptor);
+    ck_assert(kvcl_ended_watch(its, 0, own));
+    kvcl_ended_admit(mine);
+    kvcl_ended_admit(mine);
+    ck_assert_uint_eq(kvcl_ended_take(its), KVCL_ENDED_NONE);
+    kvcl_ended_close(mine);
+    mine = NULL;
+    ck_assert_uint_eq(kvcl_ended_take(its), 0);
+    kvcl_ended_close(its);
+}
+END_TEST
+
 START_TEST(nothing_is_seen_of_a_process_that_does_not_listen)
 {
     uint8_t uuid[16];
@@ -211,6 +249,7 @@ int main(void)
     tcase_add_test(tcase, a_process_has_ended_also_if_its_child_lives);
     tcase_add_test(tcase, an_end_is_reported_once_also_if_the_watcher_has_a_child);
     tcase_add_test(tcase, after_a_sign_of_a_process_that_lives_it_has_not_ended);
+    tcase_add_test(tcase, those_that_watch_and_end_make_room_for_others);
     tcase_add_test(tcase, nothing_is_seen_of_a_process_that_does_not_listen);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
