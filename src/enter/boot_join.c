@@ -193,6 +193,10 @@ static kvcl_status_t join_open(const kvcl_boot_params_t *params, uint8_t *secret
     join->super.secret     = secret;
     join->super.local_rank = -1;
     status = parse(join, params->join);
+    if ((status == KVCL_OK) && (params->rank >= KVCL_JOIN_SLOTS_MAX)) { /* no question can name it */
+        status = kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "KVCL_RANK=%d (or params.rank): a job that one can join has at most "
+                           "%d slots", params->rank, (int)KVCL_JOIN_SLOTS_MAX);
+    }
     if (status == KVCL_OK) {
         status = (params->secret_file != NULL) ? kvcl_secret_named(params->secret_file, secret)
                                                : kvcl_secret_of_user(secret);

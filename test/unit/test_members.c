@@ -3,6 +3,7 @@
  * rank is played by sending from its context what it would never send.
  */
 #include "config.h"
+#include "enter/join_wire.h"
 #include "member/join/joins.h"
 #include "member/lease.h"
 #include "test_base.h"
@@ -160,6 +161,30 @@ START_TEST(a_process_that_joins_takes_no_members_that_cannot_be)
     kvcl_finalize(b);
     kvcl_finalize(a);
     unsetenv("KVCL_JOIN_WAITS");
+}
+END_TEST
+
+/* Neither one that a member refuses, nor one that no question can name. */
+START_TEST(a_process_that_joins_as_no_rank_of_the_job_is_told_so)
+{
+    const int          ranks[] = {SLOTS, KVCL_JOIN_SLOTS_MAX - 1, KVCL_JOIN_SLOTS_MAX, 65535};
+    kvcl_init_params_t params  = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     a       = begin_job(), none;
+    char               at[128];
+    unsigned           i;
+    size_t             len;
+
+    ck_assert_int_eq(kvcl_join_address(a, at, sizeof(at), &len), KVCL_OK);
+    setenv("KVCL_JOIN", at, 1);
+    params.path        = "loop";
+    params.secret_file = secret;
+    params.flags       = KVCL_INIT_RANK;
+    for (i = 0; i < sizeof(ranks) / sizeof(ranks[0]); ++i) {
+        params.rank = ranks[i];
+        ck_assert_int_eq(kvcl_init(&params, &none), KVCL_ERR_UNKNOWN_RANK);
+    }
+    unsetenv("KVCL_JOIN");
+    kvcl_finalize(a);
 }
 END_TEST
 
@@ -548,6 +573,7 @@ int main(void)
     tcase = add_case(suite, "slots");
     tcase_add_test(tcase, a_slot_that_the_job_does_not_have_is_in_no_view);
     tcase_add_test(tcase, a_process_that_joins_takes_no_members_that_cannot_be);
+    tcase_add_test(tcase, a_process_that_joins_as_no_rank_of_the_job_is_told_so);
     tcase = add_case(suite, "addresses");
     tcase_add_test(tcase, addresses_of_processes_that_are_no_members_make_no_peers);
     tcase = add_case(suite, "times");
