@@ -3,7 +3,10 @@
  *
  * Order in progress: completions kept from outside, both workers (UCX's callbacks), failures, closes. Only progress
  * calls back into the core. UCX notices the end of a process by one transport, while the last messages of the process
- * may lie in the queue of another one: a failure waits for a pass without events, but not for ever.
+ * may lie in the queue of another one: a failure waits for a pass without events, but not for ever. The end of a
+ * process that is reached by shared memory is the kernel's word (life/ends.h): UCX takes one that was killed for living
+ * until its parent has waited for it. An instance is named by its first address; who reaches a later one (glue_renew.c)
+ * does not see its end.
  */
 #include "config.h"
 #include "ucx_glue/glue.h"
@@ -35,9 +38,22 @@ static kvcl_status_t open_epoll(glue_t *g)
     return KVCL_OK;
 }
 
+/* The instance can do without. */
+static void open_ends(glue_t *g)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    g->ends = kvcl_glue_am_uses(&g->plan, "posix") ? kvcl_ends_open(g->am.addr, g->am.addr_len) : NULL;
+    if ((g->ends != NULL) && (epoll_ctl(g->epfd, EPOLL_CTL_ADD, kvcl_ends_fd(g->ends), &event) != 0)) {
+        kvcl_ends_close(g->ends);
+        g->ends = NULL;
+    }
+}
+
 /* Accepts a half-built object. */
 static void destroy(glue_t *g)
 {
+    kvcl_ends_close(g->ends);
     if (g->epfd >= 0) {
         close(g->epfd);
     }
@@ -85,7 +101,11 @@ static kvcl_status_t open_all(glue_t *g, const kvcl_xport_params_t *params, bool
     if ((status == KVCL_OK) && rdma) {
         status = kvcl_glue_keys_open(g);
     }
-    return (status == KVCL_OK) ? kvcl_glue_make_address(g) : status;
+    if (status == KVCL_OK) {
+        open_ends(g);
+        status = kvcl_glue_make_address(g);
+    }
+    return status;
 }
 
 static kvcl_status_t open_instance(const kvcl_xport_ops_t *ops, const kvcl_xport_params_t *params,
@@ -132,6 +152,19 @@ static kvcl_status_t rdma_init(const kvcl_xport_params_t *params, kvcl_xport_t *
     return open_instance(&kvcl_xport_rdma, params, xport_p);
 }
 
+/* @return whether a process has ended: its endpoint's failure is reported by one of the next passes. */
+static bool look_for_ends(glue_t *g, unsigned weight)
+{
+    glue_ep_t *ep = kvcl_ends_take(g->ends, weight);
+
+    if (ep != NULL) {
+        kvcl_log_debug("ucx: a process of this host has ended");
+        ep->end = 0;
+        glue_break_ep(ep);
+    }
+    return ep != NULL;
+}
+
 static unsigned glue_progress(kvcl_xport_t *xport)
 {
     glue_t   *g     = glue_of(xport);
@@ -158,6 +191,7 @@ static unsigned glue_progress(kvcl_xport_t *xport)
     if (g->probe_timer.due_ns != 0) {
         kvcl_glue_probe(g);
     }
+    (void)look_for_ends(g, 1);
     return n + kvcl_glue_ep_progress(g, broken && ((events == 0) || (g->unread > UNREAD_MAX)));
 }
 
@@ -194,6 +228,7 @@ static void keep(glue_t *g)
     static _Atomic(glue_t *) first; /* reachable for leak checkers; never freed */
 
     kvcl_log_debug("ucx: a peer does not read a wireup reply; the worker is kept");
+    kvcl_ends_close(g->ends);
     close(g->epfd);
     kvcl_glue_timer_close(&g->probe_timer);
     kvcl_glue_wait_close(g);
@@ -254,7 +289,7 @@ static kvcl_status_t glue_arm(kvcl_xport_t *xport)
     ucs_status_t ucs;
 
     if ((g->done_head != NULL) || (g->read_head != NULL) || (g->linger > 0) || !kvcl_list_is_empty(&g->failed) ||
-        !kvcl_list_is_empty(&g->ending)) {
+        !kvcl_list_is_empty(&g->ending) || look_for_ends(g, KVCL_ENDS_SLEEP)) {
         return KVCL_ERR_BUSY;
     }
     ucs = ucp_worker_arm(g->am.worker);

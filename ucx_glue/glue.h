@@ -18,6 +18,7 @@
 #include "base/map.h"
 #include "base/mpool.h"
 #include "core/xport.h"
+#include "life/ends.h"
 #include "near/near_ops.h"
 #include "ucx_glue/ucp.h"
 
@@ -66,14 +67,12 @@ typedef struct glue_side {
     int           efd;      /* owned by the worker: not to be closed */
 } glue_side_t;
 
-/* glue_timer.c */
-typedef struct glue_timer {
+typedef struct glue_timer { /* glue_timer.c */
     int      fd;     /* -1: not open */
     uint64_t due_ns; /* 0: not set */
 } glue_timer_t;
 
-/* The keys of freed memory: glue_keys.c. */
-typedef struct glue_keys {
+typedef struct glue_keys { /* of freed memory: glue_keys.c */
     char      *pages;    /* two; NULL: not an instance of rdma */
     ucp_mem_h part;      /* of page at; NULL: it could not be registered */
     ucp_mem_h whole;     /* of the other page; NULL: it could not be registered */
@@ -94,7 +93,8 @@ typedef struct glue {
     glue_side_t       deaf[GLUE_RENEWALS]; /* glue_renew.c: workers before am, whose context is am's */
     unsigned          n_deaf;
     struct glue       *kept;   /* list of the transports that outlive their fini */
-    int               epfd;    /* holds both sides' descriptors */
+    int               epfd;    /* holds both sides' descriptors, and that of ends */
+    kvcl_ends_t       *ends;   /* of processes reached by shared memory; NULL: none is seen */
     void              *addr;
     size_t            addr_len;
     kvcl_list_t       eps;     /* glue_ep_t not freed yet, closed ones too */
@@ -126,8 +126,7 @@ typedef struct glue {
     uint64_t          refused; /* messages that KVCL never sends */
 } glue_t;
 
-/* An endpoint for data: glue_data.c. */
-typedef struct glue_data {
+typedef struct glue_data { /* an endpoint for data: glue_data.c */
     void        *addr;       /* NULL: no native path to the peer by UCX */
     size_t      addr_len;
     ucp_ep_h    ucp_ep;      /* opened by the first rmem_open; NULL: closed */
@@ -181,6 +180,7 @@ typedef struct glue_ep {
     bool            broken;     /* UCX reported a failure */
     bool            closed;     /* ep_close was called */
     bool            is_tcp;     /* messages travel over tcp */
+    uint32_t        end;        /* its number in glue.ends, from ep_create to ep_close; 0: it has none */
 } glue_ep_t;
 
 typedef struct glue_read {

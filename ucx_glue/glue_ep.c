@@ -158,6 +158,7 @@ kvcl_status_t kvcl_glue_ep_create(kvcl_xport_t *xport, const void *addr, size_t 
         kvcl_glue_ep_close(&ep->super);
         return status;
     }
+    ep->end = ep->near ? kvcl_ends_watch(g->ends, am.buf, am.len, ep) : 0;
     kvcl_glue_probe_begin(g);
     *ep_p = &ep->super;
     return KVCL_OK;
@@ -168,6 +169,8 @@ void kvcl_glue_ep_close(kvcl_xport_ep_t *super)
     glue_ep_t *ep = kvcl_container_of(super, glue_ep_t, super);
 
     ep->closed = true;
+    kvcl_ends_forget(glue_of(super->xport)->ends, ep->end);
+    ep->end = 0;
     kvcl_list_del(&ep->stage_link);
     kvcl_list_add_tail(&glue_of(super->xport)->closing, &ep->stage_link);
 }

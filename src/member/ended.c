@@ -10,21 +10,18 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "life/life.h"
+#include "life/named.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, LOOKS = 256, AT_ONCE = 64, MORE_GUESTS = 64 };
+enum { LOOKS = 256, AT_ONCE = 64, MORE_GUESTS = 64 };
 
 typedef struct watch {
     int      fd, pidfd; /* -1: none */
@@ -39,27 +36,11 @@ struct kvcl_ended {
     watch_t       watches[]; /* by rank */
 };
 
-/* An abstract name: it needs no file, and ends with its process. */
-static socklen_t name_of(const uint8_t uuid[16], struct sockaddr_un *at)
-{
-    int i, len;
-
-    memset(at, 0, sizeof(*at));
-    at->sun_family = AF_UNIX;
-    len            = snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "kvcl-view-");
-    for (i = 0; i < 16; ++i) {
-        len += snprintf(at->sun_path + 1 + len, 3, "%02x", uuid[i]);
-    }
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
-}
-
 kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t **ended_p)
 {
-    kvcl_ended_t       *ended = malloc(sizeof(*ended) + (n * sizeof(ended->watches[0])));
-    struct sockaddr_un at;
-    const socklen_t    len = name_of(uuid, &at);
-    kvcl_status_t      status;
-    uint32_t           i;
+    kvcl_ended_t  *ended = malloc(sizeof(*ended) + (n * sizeof(ended->watches[0])));
+    kvcl_status_t status;
+    uint32_t      i;
 
     if ((ended == NULL) || ((ended->guests = calloc((2 * (size_t)n) + MORE_GUESTS, sizeof(*ended->guests))) == NULL)) {
         free(ended);
@@ -69,12 +50,11 @@ kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t *
     ended->n_guests   = 0;
     ended->max_guests = (2 * n) + MORE_GUESTS; /* for a while those that have ended are among them */
     ended->epfd       = epoll_create1(EPOLL_CLOEXEC);
-    ended->listener   = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    ended->listener   = kvcl_named_listen(uuid);
     for (i = 0; i < n; ++i) {
         ended->watches[i] = (watch_t){.fd = -1, .pidfd = -1};
     }
-    if ((ended->epfd < 0) || (ended->listener < 0) || (bind(ended->listener, (struct sockaddr *)&at, len) != 0) ||
-        (listen(ended->listener, BACKLOG) != 0)) {
+    if ((ended->epfd < 0) || (ended->listener < 0)) {
         status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot listen at a unix socket, by whose end other ranks would "
                                  "see that of this one");
         kvcl_ended_close(ended);
@@ -125,44 +105,6 @@ void kvcl_ended_close(kvcl_ended_t *ended)
     free(ended);
 }
 
-static bool is_over(int fd)
-{
-    struct pollfd pfd = {.fd = fd, .events = POLLIN};
-
-    return (fd >= 0) && (poll(&pfd, 1, 0) > 0);
-}
-
-/* Of the process that listens; -1: it is not visible here, or the kernel is too old. */
-static int open_pidfd(int fd, pid_t *pid_p)
-{
-    struct ucred who;
-    socklen_t    len = sizeof(who);
-    int          pidfd;
-
-    if ((getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0) || (who.pid <= 0)) {
-        return -1;
-    }
-    pidfd = (int)syscall(SYS_pidfd_open, who.pid, 0);
-    if ((pidfd >= 0) && is_over(fd)) { /* the number may be another process's by now */
-        close(pidfd);
-        return -1;
-    }
-    *pid_p = who.pid;
-    return pidfd;
-}
-
-static bool is_same_user(int fd)
-{
-    struct ucred who;
-    socklen_t    len = sizeof(who);
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0) {
-        return false;
-    }
-    errno = EPERM; /* for the sentence about another user's process */
-    return who.uid == geteuid();
-}
-
 /* A connection that nobody accepts stays in the listener's queue when its other end is closed, and a full queue takes
  * no more. Whoever sends something is none that watches. */
 void kvcl_ended_admit(kvcl_ended_t *ended)
@@ -185,7 +127,7 @@ void kvcl_ended_admit(kvcl_ended_t *ended)
         if (fd < 0) {
             break;
         }
-        if (is_same_user(fd)) {
+        if (kvcl_named_is_own(fd)) {
             ended->guests[ended->n_guests++] = (struct pollfd){.fd = fd, .events = POLLIN};
         } else {
             close(fd);
@@ -202,18 +144,15 @@ static bool add(kvcl_ended_t *ended, int fd, uint32_t rank)
 
 bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16])
 {
-    watch_t            *watch = &ended->watches[rank];
-    struct sockaddr_un at;
-    const socklen_t    len = name_of(uuid, &at);
+    watch_t *watch = &ended->watches[rank];
 
-    watch->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if ((watch->fd < 0) || (connect(watch->fd, (struct sockaddr *)&at, len) != 0) || !is_same_user(watch->fd) ||
-        !add(ended, watch->fd, rank)) {
+    watch->fd = kvcl_named_connect(uuid);
+    if ((watch->fd < 0) || !add(ended, watch->fd, rank)) {
         kvcl_log_info("the end of rank %u is not seen at a unix socket: %m; its silence counts", (unsigned)rank);
         stop_watching(ended, watch);
         return false;
     }
-    watch->pidfd = open_pidfd(watch->fd, &watch->pid);
+    watch->pidfd = kvcl_named_pidfd(watch->fd, &watch->pid);
     if ((watch->pidfd >= 0) && !add(ended, watch->pidfd, rank)) {
         stop_looking(ended, &watch->pidfd);
     }
@@ -265,7 +204,7 @@ static uint32_t take_exiting(kvcl_ended_t *ended)
             continue;
         }
         --watch->looks;
-        if (kvcl_life_is_exiting(watch->pid) && !is_over(watch->pidfd)) {
+        if (kvcl_life_is_exiting(watch->pid) && !kvcl_named_is_over(watch->pidfd)) {
             stop_watching(ended, watch);
             return rank;
         }
@@ -283,7 +222,7 @@ uint32_t kvcl_ended_take(kvcl_ended_t *ended)
     }
     while (epoll_wait(ended->epfd, &ev, 1, 0) > 0) {
         rank = ev.data.u32;
-        if (is_over(ended->watches[rank].fd) || is_over(ended->watches[rank].pidfd)) {
+        if (kvcl_named_is_over(ended->watches[rank].fd) || kvcl_named_is_over(ended->watches[rank].pidfd)) {
             stop_watching(ended, &ended->watches[rank]);
             return rank;
         }

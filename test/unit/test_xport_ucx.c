@@ -161,6 +161,39 @@ START_TEST(a_killed_peer_is_told_once)
 }
 END_TEST
 
+/* Its parent has not waited for it, so /proc shows it still. The caller sleeps. */
+START_TEST(a_killed_peer_that_nobody_waits_for_is_told)
+{
+    uint64_t hdr      = 1;
+    uint64_t deadline = kvcl_deadline_after(50 * KVCL_NS_PER_SEC);
+    side_t   side;
+    far_t    far;
+    int      i;
+
+    far_start(&far, (pair_kind_t)_i);
+    far_connect(&side, &far, (pair_kind_t)_i);
+    ck_assert_int_eq(side.ops->am_send(side.ep, &hdr, sizeof(hdr), NULL, 0, 0, NULL), KVCL_OK);
+    for (i = 0; i < 100; ++i) {
+        write_all(far.to, "x", 1); /* progress on the other side, for the wire-up */
+        (void)side.ops->progress(side.xport);
+        usleep(1000);
+    }
+    kill(far.pid, SIGKILL);
+    while ((side.failures == 0) && !kvcl_deadline_passed(deadline)) {
+        struct pollfd fd = {.fd = side.ops->event_fd(side.xport), .events = POLLIN};
+
+        if ((side.ops->progress(side.xport) == 0) && (side.ops->arm(side.xport) == KVCL_OK)) {
+            (void)poll(&fd, 1, kvcl_deadline_poll_ms(deadline));
+        }
+    }
+    ck_assert_uint_eq(side.failures, 1);
+    ck_assert_int_eq(side.failed_with, KVCL_ERR_RANK_FAILED);
+    ck_assert_int_eq(waitpid(far.pid, NULL, WNOHANG), far.pid);
+    close(far.to);
+    side_close(&side);
+}
+END_TEST
+
 /* Whether a UCP context with the RMA feature has a transport whose name begins with prefix. */
 static bool rma_has(const glue_t *g, const char *prefix)
 {
@@ -484,6 +517,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_sleeping_owner_is_read, PAIR_AUTO, PAIR_AUTO + 1);
     tcase_add_loop_test(tcase, lies_about_memory_do_no_harm, PAIR_SHM, PAIR_SHM + 1);
     tcase_add_loop_test(tcase, a_killed_peer_is_told_once, PAIR_SHM, PAIR_KINDS);
+    tcase_add_loop_test(tcase, a_killed_peer_that_nobody_waits_for_is_told, PAIR_SHM, PAIR_KINDS);
     tcase_add_loop_test(tcase, no_context_with_tcp_has_rma, PAIR_SHM, PAIR_KINDS);
     tcase_add_loop_test(tcase, shared_segments_are_for_the_owner_only, PAIR_SHM, PAIR_KINDS);
     tcase_add_test(tcase, the_users_transports_win);
