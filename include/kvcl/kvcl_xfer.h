@@ -341,8 +341,9 @@ KVCL_API kvcl_status_t kvcl_stream_done(kvcl_context_h ctx, void *stream, const 
  * other side has made meanwhile ends there. kvcl_finalize() waits for the resolver of a name that is still looked up.
  * @a params (NULL: none): timeout_ns, cb, cb_arg and queue; nothing else may be set. Any thread, also in a callback;
  * does not block.
- * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (not an address), KVCL_ERR_VERSION (of the text of an address),
- *         KVCL_ERR_NO_MEMORY. Later, by the request: KVCL_ERR_CANCELED, and what kvcl_context_connect() returns.
+ * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (not an address), KVCL_ERR_VERSION or KVCL_ERR_AUTH (of the text of an
+ *         address), KVCL_ERR_NO_MEMORY. Later, by the request: KVCL_ERR_CANCELED, and what kvcl_context_connect()
+ *         returns.
  */
 KVCL_API kvcl_status_t kvcl_context_connect_post(kvcl_context_h ctx, const char *address,
                                                  const kvcl_xfer_params_t *params, kvcl_comm_h *comm_p,

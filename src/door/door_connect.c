@@ -228,7 +228,7 @@ void kvcl_door_abandon(kvcl_door_room_t *room, kvcl_comm_h comm)
 /* ---- the calls ---- */
 
 /* The packed address that the text is, or where to ask for it. */
-static kvcl_status_t read_address(calling_t *calling, const char *address)
+static kvcl_status_t read_address(kvcl_context_h ctx, calling_t *calling, const char *address)
 {
     kvcl_door_question_t *question = &calling->question;
     kvcl_address_t       parsed;
@@ -243,7 +243,7 @@ static kvcl_status_t read_address(calling_t *calling, const char *address)
         return status;
     }
     snprintf(calling->to, sizeof(calling->to), "that address"); /* the text says nothing to a reader */
-    status = kvcl_address_parse(address, question->packed, sizeof(question->packed), &question->len);
+    status = kvcl_address_parse(ctx->secret, address, question->packed, sizeof(question->packed), &question->len);
     status = (status == KVCL_OK) ? kvcl_address_unpack(question->packed, question->len, &parsed) : status;
     return (status == KVCL_ERR_PROTOCOL) ? kvcl_fail(KVCL_ERR_INVALID_PARAM, "%s: %s", call, kvcl_last_error())
                                          : status;
@@ -257,7 +257,7 @@ static kvcl_status_t make(kvcl_context_h ctx, const char *address, uint64_t time
     if (calling == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory", call);
     }
-    status = read_address(calling, address);
+    status = read_address(ctx, calling, address);
     status = (status == KVCL_OK) ? kvcl_door_comm_make(ctx, 1, &calling->comm) : status;
     if (status != KVCL_OK) {
         free(calling);

@@ -342,7 +342,7 @@ static kvcl_status_t find_root(kvcl_context_h ctx, const char *address, kvcl_pee
 {
     uint8_t       packed[KVCL_ADDRESS_MAX];
     size_t        len    = 0;
-    kvcl_status_t status = kvcl_address_parse(address, packed, sizeof(packed), &len);
+    kvcl_status_t status = kvcl_address_parse(ctx->secret, address, packed, sizeof(packed), &len);
 
     if (status == KVCL_OK) {
         kvcl_lock(ctx);

@@ -42,7 +42,7 @@ kvcl_status_t kvcl_context_address(kvcl_context_h ctx, char *buf, size_t cap, si
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "kvcl_context_address: NULL argument");
     }
     kvcl_lock(ctx);
-    *len_p = kvcl_address_print(ctx->address, ctx->address_len, buf, cap);
+    *len_p = kvcl_address_print(ctx->secret, ctx->address, ctx->address_len, buf, cap);
     kvcl_unlock(ctx);
     return (*len_p <= cap) ? KVCL_OK
                            : kvcl_fail(KVCL_ERR_TRUNCATED, "the address needs %zu bytes, there is room for %zu", *len_p,

@@ -16,7 +16,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-enum { KVCL_ADDRESS_FIXED = 56, SUM = 4 /* bytes of the check word behind a text's bytes */ };
+enum { KVCL_ADDRESS_FIXED = 56, MAC = 16, SUM = 4, TAIL = MAC + SUM /* behind a text's bytes */ };
 
 static const char prefix[] = "kvcl1:";
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -127,20 +127,42 @@ kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *a
     return KVCL_OK;
 }
 
-size_t kvcl_address_print(const void *buf, size_t len, char *text, size_t cap)
+static void make_mac(const uint8_t secret[32], const void *buf, size_t len, uint8_t mac[MAC])
 {
-    const uint8_t  *p   = buf;
-    const uint32_t sum  = kvcl_check32(buf, len);
-    size_t         need = sizeof(prefix) + (((len + SUM) * 4) + 2) / 3, out = sizeof(prefix) - 1, i;
-    uint32_t       bits = 0;
-    unsigned       have = 0;
+    const struct iovec parts[] = {{(void *)"kvcl-address", 13}, {(void *)(uintptr_t)buf, len}};
+    uint8_t            whole[KVCL_SHA256_LEN];
+
+    kvcl_hmac_sha256(secret, 32, parts, (len > 0) ? 2 : 1, whole);
+    memcpy(mac, whole, MAC);
+}
+
+/* The check word of the bytes and of the MAC behind them. */
+static void make_sum(const void *buf, size_t len, const uint8_t mac[MAC], uint8_t sum[SUM])
+{
+    const uint32_t word = kvcl_check32(buf, len) ^ kvcl_check32(mac, MAC);
+    unsigned       i;
+
+    for (i = 0; i < SUM; ++i) {
+        sum[i] = (uint8_t)(word >> (8 * i));
+    }
+}
+
+size_t kvcl_address_print(const uint8_t secret[32], const void *buf, size_t len, char *text, size_t cap)
+{
+    const uint8_t *p   = buf;
+    size_t        need = sizeof(prefix) + (((len + TAIL) * 4) + 2) / 3, out = sizeof(prefix) - 1, i;
+    uint32_t      bits = 0;
+    unsigned      have = 0;
+    uint8_t       tail[TAIL];
 
     if (cap < need) {
         return need;
     }
+    make_mac(secret, buf, len, tail);
+    make_sum(buf, len, tail, tail + MAC);
     memcpy(text, prefix, out);
-    for (i = 0; i < len + SUM; ++i) {
-        bits = (bits << 8) | ((i < len) ? p[i] : (sum >> (8 * (i - len))) & 0xff);
+    for (i = 0; i < len + TAIL; ++i) {
+        bits = (bits << 8) | ((i < len) ? p[i] : tail[i - len]);
         for (have += 8; have >= 6; have -= 6) {
             text[out++] = digits[(bits >> (have - 6)) & 63];
         }
@@ -152,30 +174,15 @@ size_t kvcl_address_print(const void *buf, size_t len, char *text, size_t cap)
     return need;
 }
 
-/* The sum in the last bytes, the byte number n of the text being in last[n % SUM]. */
-static uint32_t last_sum(const uint8_t last[SUM], size_t n)
+/* The bytes of a text behind its prefix: all but the last TAIL in p, and those in last, byte number n in
+ * last[n % TAIL]. */
+static kvcl_status_t decode(const char *text, uint8_t *p, size_t cap, uint8_t last[TAIL], size_t *n_p)
 {
-    uint32_t sum = 0;
-    unsigned i;
-
-    for (i = 0; i < SUM; ++i) {
-        sum |= (uint32_t)last[(n - SUM + i) % SUM] << (8 * i);
-    }
-    return sum;
-}
-
-kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t *len_p)
-{
-    uint8_t    *p = buf, last[SUM] = {0};
     uint32_t   bits = 0;
     unsigned   have = 0;
     size_t     n = 0;
     const char *at, *digit;
 
-    if ((text == NULL) || (strncmp(text, prefix, sizeof(prefix) - 1) != 0)) {
-        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "an address begins with \"%s\" (kvcl_context_address prints it)",
-                         prefix);
-    }
     for (at = text + sizeof(prefix) - 1; *at != '\0'; ++at) {
         digit = strchr(digits, *at);
         if (digit == NULL) {
@@ -186,23 +193,61 @@ kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t
         have += 6;
         if (have >= 8) {
             have -= 8;
-            if (n == cap + SUM) {
+            if (n == cap + TAIL) {
                 return kvcl_fail(KVCL_ERR_INVALID_PARAM, "the address is too long");
             }
-            if (n >= SUM) {
-                p[n - SUM] = last[n % SUM];
+            if (n >= TAIL) {
+                p[n - TAIL] = last[n % TAIL];
             }
-            last[n++ % SUM] = (uint8_t)(bits >> have);
+            last[n++ % TAIL] = (uint8_t)(bits >> have);
         }
     }
-    if ((n >= SUM + 4) && is_address(p) && (version_of(p) != KVCL_WIRE_VERSION)) {
-        *len_p = n - SUM; /* another version may end in another way: kvcl_address_unpack names it */
-        return KVCL_OK;
+    *n_p = n;
+    return KVCL_OK;
+}
+
+/* The tail is that of the n - TAIL bytes before it. */
+static kvcl_status_t check_tail(const uint8_t secret[32], const uint8_t *p, size_t n, const uint8_t last[TAIL])
+{
+    uint8_t  tail[TAIL], mac[MAC], sum[SUM] = {0};
+    unsigned i;
+
+    for (i = 0; i < TAIL; ++i) {
+        tail[i] = last[(n + i) % TAIL];
     }
-    if ((n < SUM) || (last_sum(last, n) != kvcl_check32(buf, n - SUM))) {
+    if (n >= TAIL) {
+        make_sum(p, n - TAIL, tail, sum);
+    }
+    if ((n < TAIL) || (memcmp(tail + MAC, sum, SUM) != 0)) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "the address was cut off or changed: give it as kvcl_context_address "
                          "printed it");
     }
-    *len_p = n - SUM;
-    return KVCL_OK;
+    make_mac(secret, p, n - TAIL, mac);
+    return kvcl_ct_equal(tail, mac, MAC)
+               ? KVCL_OK
+               : kvcl_fail(KVCL_ERR_AUTH, "the address was made under another secret: both sides need the same "
+                           "KVCL_SECRET_FILE");
+}
+
+kvcl_status_t kvcl_address_parse(const uint8_t secret[32], const char *text, void *buf, size_t cap, size_t *len_p)
+{
+    uint8_t       *p = buf, last[TAIL] = {0};
+    size_t        n  = 0;
+    kvcl_status_t status;
+
+    if ((text == NULL) || (strncmp(text, prefix, sizeof(prefix) - 1) != 0)) {
+        return kvcl_fail(KVCL_ERR_INVALID_PARAM, "an address begins with \"%s\" (kvcl_context_address prints it)",
+                         prefix);
+    }
+    status = decode(text, p, cap, last, &n);
+    if (status != KVCL_OK) {
+        return status;
+    }
+    if ((n >= TAIL + 4) && is_address(p) && (version_of(p) != KVCL_WIRE_VERSION)) {
+        *len_p = n - TAIL; /* another version may end in another way: kvcl_address_unpack names it */
+        return KVCL_OK;
+    }
+    status = check_tail(secret, p, n, last);
+    *len_p = (status == KVCL_OK) ? n - TAIL : 0;
+    return status;
 }

@@ -3,8 +3,10 @@
  * printable text (kvcl_context_address). Pure; decoding is hostile-safe.
  *
  * Bytes: u16 magic, u16 wire version, u8 n, u8 0, u16 0, uuid[16], process[16], host[16], then n times:
- * u8 transport (KVCL_ADDRESS_*), u8 0, u16 length, bytes. Text: "kvcl1:", then the bytes and their check word
- * (kvcl_check32, little-endian) in base64url without padding: text that was cut off or changed is no address.
+ * u8 transport (KVCL_ADDRESS_*), u8 0, u16 length, bytes. Text: "kvcl1:", then in base64url without padding the
+ * bytes, 16 bytes of their MAC under the job's secret, and a check word (kvcl_check32 of the bytes, and of the MAC;
+ * little-endian). Text that was cut off or changed is no address; one that was made without the secret reaches no
+ * transport (UCX trusts addresses).
  */
 #ifndef KVCL_WIRE_ADDRESS_H
 #define KVCL_WIRE_ADDRESS_H
@@ -36,7 +38,9 @@ size_t kvcl_address_pack(const kvcl_address_t *address, void *buf, size_t cap);
 kvcl_status_t kvcl_address_unpack(const void *buf, size_t len, kvcl_address_t *address) KVCL_MUST_CHECK;
 
 /** Text with its closing zero; returns bytes needed. */
-size_t        kvcl_address_print(const void *buf, size_t len, char *text, size_t cap);
-kvcl_status_t kvcl_address_parse(const char *text, void *buf, size_t cap, size_t *len_p) KVCL_MUST_CHECK;
+size_t        kvcl_address_print(const uint8_t secret[32], const void *buf, size_t len, char *text, size_t cap);
+/** KVCL_ERR_INVALID_PARAM: not an address; KVCL_ERR_AUTH: made under another secret. */
+kvcl_status_t kvcl_address_parse(const uint8_t secret[32], const char *text, void *buf, size_t cap, size_t *len_p)
+    KVCL_MUST_CHECK;
 
 #endif

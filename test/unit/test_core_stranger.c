@@ -382,7 +382,7 @@ static void answered(pair_kind_t kind, kvcl_hs_msg_t *answer, uint64_t counted, 
     call_t        call;
 
     scene_open(&scene, kind);
-    ck_assert_uint_le(kvcl_address_print(scene.address, scene.address_len, text, sizeof(text)), sizeof(text));
+    print_for(scene.ctx, scene.address, scene.address_len, text, sizeof(text));
     call = (call_t){.ctx = scene.ctx, .address = text, .timeout_ns = 50 * KVCL_NS_PER_SEC};
     ck_assert_int_eq(pthread_create(&call.thread, NULL, call_main, &call), 0);
     while ((scene.side.received == 0) && !call.done) {
@@ -437,7 +437,7 @@ static void secret_file(char *path, const char *text)
 
 START_TEST(contexts_of_two_secrets_refuse_each_other)
 {
-    char           path[2][64], text[2][2 * KVCL_ADDRESS_MAX];
+    char           path[2][64], text[2 * KVCL_ADDRESS_MAX], forged[2 * KVCL_ADDRESS_MAX];
     kvcl_context_h ctx[3];
     call_t         from, to;
     uint32_t       before;
@@ -445,14 +445,14 @@ START_TEST(contexts_of_two_secrets_refuse_each_other)
 
     secret_file(path[0], "the first secret of two, no. 1");
     secret_file(path[1], "the other secret of two, no. 2");
-    for (i = 0; i < 2; ++i) {
-        ctx[i] = alone(kinds[_i], path[i], 0);
-        printed_address(ctx[i], text[i], sizeof(text[i]));
-    }
+    ctx[0] = alone(kinds[_i], path[0], 0);
+    ctx[1] = alone(kinds[_i], path[1], 0);
+    printed_address(ctx[0], text, sizeof(text));
     for (i = 0; i < 2; ++i) { /* in both directions */
+        print_for(ctx[i], ctx[!i]->address, ctx[!i]->address_len, forged, sizeof(forged));
         before = peers(ctx[!i]);
         to   = (call_t){.ctx = ctx[!i], .timeout_ns = KVCL_NS_PER_SEC}; /* nobody comes */
-        from = (call_t){.ctx = ctx[i], .address = text[!i], .timeout_ns = 50 * KVCL_NS_PER_SEC};
+        from = (call_t){.ctx = ctx[i], .address = forged, .timeout_ns = 50 * KVCL_NS_PER_SEC};
         ck_assert_int_eq(pthread_create(&to.thread, NULL, call_main, &to), 0);
         ck_assert_int_eq(pthread_create(&from.thread, NULL, call_main, &from), 0);
         pthread_join(from.thread, NULL);
@@ -466,7 +466,7 @@ START_TEST(contexts_of_two_secrets_refuse_each_other)
     }
     ctx[2] = alone(kinds[_i], path[0], 0); /* the same secret is accepted, whatever was tried before */
     to   = (call_t){.ctx = ctx[0], .timeout_ns = 50 * KVCL_NS_PER_SEC};
-    from = (call_t){.ctx = ctx[2], .address = text[0], .timeout_ns = 50 * KVCL_NS_PER_SEC};
+    from = (call_t){.ctx = ctx[2], .address = text, .timeout_ns = 50 * KVCL_NS_PER_SEC};
     ck_assert_int_eq(pthread_create(&to.thread, NULL, call_main, &to), 0);
     ck_assert_int_eq(pthread_create(&from.thread, NULL, call_main, &from), 0);
     pthread_join(from.thread, NULL);
@@ -490,7 +490,7 @@ START_TEST(wires_of_two_kinds_are_named)
     char                     text[2 * KVCL_ADDRESS_MAX];
     kvcl_comm_h              world, inter;
 
-    printed_address(to, text, sizeof(text));
+    print_for(from, to->address, to->address_len, text, sizeof(text));
     ck_assert_int_eq(kvcl_comm_world(from, &world), KVCL_OK);
     ck_assert_int_eq(kvcl_comm_connect(world, text, 50 * KVCL_NS_PER_SEC, &inter), KVCL_ERR_UNREACHABLE);
     ck_assert_msg(strstr(kvcl_last_error(), "KVCL_WIRE differs: give all ranks the same kind") != NULL, "%s",
@@ -507,7 +507,7 @@ START_TEST(a_peer_without_a_network_is_named)
     char           text[2 * KVCL_ADDRESS_MAX];
     kvcl_comm_h    world, inter;
 
-    printed_address(to, text, sizeof(text));
+    print_for(from, to->address, to->address_len, text, sizeof(text));
     ck_assert_int_eq(kvcl_comm_world(from, &world), KVCL_OK);
     ck_assert_int_eq(kvcl_comm_connect(world, text, 50 * KVCL_NS_PER_SEC, &inter), KVCL_ERR_UNREACHABLE);
     ck_assert_msg(strstr(kvcl_last_error(), "KVCL_NET is not set there") != NULL, "%s", kvcl_last_error());

@@ -204,6 +204,33 @@ START_TEST(another_secret_is_refused)
 }
 END_TEST
 
+/* UCX trusts what an address says, and ends the process where it lies. */
+START_TEST(a_forged_address_reaches_no_transport)
+{
+    static const uint8_t no_secret[32];
+    kvcl_context_h       ctx = alone(0), other = alone(0);
+    char                 text[2 * KVCL_ADDRESS_MAX];
+    uint8_t              packed[KVCL_ADDRESS_MAX];
+    kvcl_comm_h          comm;
+    size_t               len, i;
+
+    ck_assert_int_eq(kvcl_context_address(ctx, text, sizeof(text), &len), KVCL_OK);
+    ck_assert_int_eq(kvcl_address_parse(no_secret, text, packed, sizeof(packed), &len), KVCL_ERR_AUTH);
+    ck_assert_int_eq(kvcl_address_parse(ctx->secret, text, packed, sizeof(packed), &len), KVCL_OK);
+    for (i = 8; i < len; ++i) {
+        packed[i] ^= (uint8_t)(1 << (i % 8));
+        ck_assert_uint_le(kvcl_address_print(no_secret, packed, len, text, sizeof(text)), sizeof(text));
+        ck_assert_int_eq(kvcl_context_connect(other, text, SECONDS(60), &comm), KVCL_ERR_AUTH);
+        packed[i] ^= (uint8_t)(1 << (i % 8));
+    }
+    kvcl_lock(other);
+    ck_assert_uint_eq(other->peers.count, 0);
+    kvcl_unlock(other);
+    kvcl_finalize(other);
+    kvcl_finalize(ctx);
+}
+END_TEST
+
 /* Silent connections do not keep an honest one out, and no more are held than the port may hold. */
 START_TEST(silent_connections_are_dismissed)
 {
@@ -385,6 +412,7 @@ static Suite *suite(void)
     tcase_add_test(tc, a_changed_address_connects_to_nobody);
     tcase_add_test(tc, a_stranger_learns_nothing);
     tcase_add_test(tc, another_secret_is_refused);
+    tcase_add_test(tc, a_forged_address_reaches_no_transport);
     tcase_add_test(tc, silent_connections_are_dismissed);
     tcase_add_loop_test(tc, other_services_are_no_doors, 0, 3);
     tcase_add_test(tc, lies_about_connections_change_nothing);
