@@ -177,10 +177,12 @@ static bool is_closing(kvcl_context_h ctx)
     bool     closing = false;
     unsigned i;
 
+    kvcl_lock(ctx); /* the thread of views may still take messages */
     for (i = 0; i < ctx->engine.n_xports; ++i) {
         kvcl_xport_t *xport = ctx->engine.xports[i];
         closing = closing || ((xport->ops->closing != NULL) && xport->ops->closing(xport));
     }
+    kvcl_unlock_quietly(ctx);
     return closing;
 }
 
@@ -206,10 +208,8 @@ static void close_all(kvcl_context_h ctx)
     kvcl_lock(ctx);
     kvcl_peers_goodbye(ctx);
     kvcl_unlock(ctx);
-    if (ctx->peers.count > 0) {
-        if (!kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(2 * KVCL_NS_PER_SEC))) {
-            kvcl_log_info("a context is closed before all peers have confirmed its BYE");
-        }
+    if ((ctx->peers.count > 0) && !kvcl_engine_wait(ctx, quiet, ctx, kvcl_deadline_after(2 * KVCL_NS_PER_SEC))) {
+        kvcl_log_info("a context is closed before all peers have confirmed its BYE");
     }
     kvcl_engine_stop(ctx);
     kvcl_lock(ctx);
