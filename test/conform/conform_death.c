@@ -259,7 +259,6 @@ static void stopped(cf_t *cf)
             usleep(100);
         }
         cf_kill(cf, 1, SIGSTOP);
-        usleep(5000);
         began = kvcl_now_ns();
         for (op = 0; op < OPS; ++op) {
             reqs[op] = post(cf, &t, op, 1, DEADLINE_MS * KVCL_NS_PER_MS);

@@ -6,6 +6,7 @@
  */
 #include "conform_shared.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
@@ -213,10 +214,46 @@ bool cf_may_read(cf_t *cf, int rank)
            (process_vm_readv(cf_pid(cf, rank), &to, 1, &from, 1, 0) == 1);
 }
 
+static bool is_stopped(const char *task)
+{
+    char          line[512] = "";
+    const char    *state;
+    const int     fd = open(task, O_RDONLY | O_CLOEXEC);
+    const ssize_t n  = (fd >= 0) ? read(fd, line, sizeof(line) - 1) : 0;
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    state = (n > 0) ? strrchr(line, ')') : NULL;
+    return (state == NULL) || (strncmp(state, ") T", 3) == 0); /* NULL: the thread has ended */
+}
+
+/* A thread goes on after the signal until one of its process has had a processor to take it. */
+static void wait_until_stopped(pid_t pid)
+{
+    char                folder[64], task[400];
+    const struct dirent *entry;
+    bool                all = false;
+    DIR                 *dir;
+
+    snprintf(folder, sizeof(folder), "/proc/%d/task", (int)pid);
+    while (!all && ((dir = opendir(folder)) != NULL)) {
+        for (all = true; all && ((entry = readdir(dir)) != NULL);) {
+            snprintf(task, sizeof(task), "%s/%s/stat", folder, entry->d_name);
+            all = (entry->d_name[0] == '.') || is_stopped(task);
+        }
+        closedir(dir);
+        usleep(100);
+    }
+}
+
 void cf_kill(cf_t *cf, int rank, int sig)
 {
     if (is_here(cf, rank)) {
         kill(cf->sh->pid[rank], sig);
+        if (sig == SIGSTOP) {
+            wait_until_stopped(cf->sh->pid[rank]);
+        }
         return;
     }
     atomic_store(&cf->sh->signal[rank], sig);
