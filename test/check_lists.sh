@@ -24,5 +24,10 @@ for t in $(sed 's/#.*//' contrib/ci/gate); do
     bad=1
   fi
 done
+# These rooms are read where Check is (test/local.am): only there would EXTRA_DIST pack a file.
+if grep -n EXTRA_DIST test/conform/local.am test/sim/local.am test/unit/local.am; then
+  echo "dist_check_SCRIPTS, which is packed by any build, must list these"
+  bad=1
+fi
 [ "$bad" = 0 ] || exit 1
 echo "every file is listed"
