@@ -377,9 +377,12 @@ START_TEST(addresses_that_are_none_are_refused)
     static const char *const rows[] = {"", "hello", "kvcl1", "kvcl2:AAAA", "kvcl1:", "kvcl1:AAAAAAAA", "kvcl1:****",
                                        "kvcl1:AAAA BBBB", "tcp://127.0.0.1:4000"};
     static char              text[4096], huge[65536];
+    char                     secret[] = "/tmp/kvcl-errors-XXXXXX"; /* 0600 */
     kvcl_init_params_t       p = alone();
-    kvcl_context_h           gone;
+    kvcl_context_h           gone, mate; /* of one job secret */
+    kvcl_comm_h              mates;
     size_t                   i, len;
+    int                      fd;
 
     REFUSED(INVALID_PARAM, "kvcl_comm_connect", kvcl_comm_connect(NULL, "kvcl1:", SECOND, &out.comm));
     REFUSED(INVALID_PARAM, "kvcl_comm_connect", kvcl_comm_connect(world, "kvcl1:", SECOND, NULL));
@@ -390,10 +393,19 @@ START_TEST(addresses_that_are_none_are_refused)
     memset(huge, 'A', sizeof(huge) - 1);
     memcpy(huge, "kvcl1:", 6);
     REFUSED(INVALID_PARAM, "too long", kvcl_comm_connect(world, huge, SECOND, &out.comm));
+    fd = mkstemp(secret);
+    ck_assert_int_eq((int)write(fd, huge, 64), 64);
+    close(fd);
+    p.secret_file = secret;
     TAKEN(kvcl_init(&p, &gone));
+    TAKEN(kvcl_init(&p, &mate));
+    TAKEN(kvcl_comm_world(mate, &mates));
     TAKEN(kvcl_context_address(gone, text, sizeof(text), &len));
     kvcl_finalize(gone);
-    REFUSED(UNREACHABLE, "other job", kvcl_comm_connect(world, text, SECOND, &out.comm));
+    REFUSED(AUTH, "KVCL_SECRET_FILE", kvcl_comm_connect(world, text, SECOND, &out.comm));
+    REFUSED(UNREACHABLE, "other job", kvcl_comm_connect(mates, text, SECOND, &out.comm));
+    kvcl_finalize(mate);
+    unlink(secret);
     text[9] = (text[9] == 'z') ? 'y' : 'z'; /* the low bits of the third byte: the wire version */
     REFUSED(VERSION, "wire version", kvcl_comm_connect(world, text, SECOND, &out.comm));
     TAKEN(kvcl_context_address(other, text, sizeof(text), &len));
