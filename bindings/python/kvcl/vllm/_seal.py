@@ -1,7 +1,6 @@
 """The addresses by which engines reach each other, with a MAC under the job's secret. They travel in
 kv_transfer_params, through routers and perhaps users, and an engine connects to none that no engine of its job has
-made: an address that was made up would be a peer until the engine ends, and its bytes would come to UCX, which trusts
-addresses.
+made: the scheduler computes such a prompt at once, and no worker tries to connect.
 """
 
 import hmac
