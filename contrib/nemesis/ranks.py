@@ -39,6 +39,7 @@ class Rank:
         self.slot, self.life, self.process = slot, life, None
         self.said = []        # the lines that the verdict needs, as objects
         self.told = {}        # events by type
+        self.suspects = set() # slots that it holds suspected
         self.latest = {}      # the last line of each kind
         self.acked = 0
         self.frail = set()    # acknowledged blocks of which nobody but this rank was known to have a copy
@@ -57,6 +58,10 @@ class Rank:
                 self.frail.add(line["n"] - 1)
         elif line["what"] == "event":
             self.told.setdefault(line["type"], []).append(line)
+            if line["type"] == "SUSPECT":
+                self.suspects |= set(line["ranks"])
+            elif line["type"] in ("ALIVE_AGAIN", "FAILED"):
+                self.suspects -= set(line["ranks"])
         if line["what"] in ("event", "failed", "wrong", "tally"):
             self.said.append(line)
 

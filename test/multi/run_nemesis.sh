@@ -79,6 +79,45 @@ else
   echo "FAIL: a random plan leaves no quorum"
 fi
 
+# A stop until the rank is suspected ends by a suspicion of that rank, and of that stop. Rank 2 is stopped, rank 0, and
+# rank 2 again, while lines are read: some ranks notice the first stop when it is over.
+if PYTHONPATH=$nemesis python3 - "$nemesis/run" <<'STOPS'; then
+import importlib.machinery
+import importlib.util
+import json
+import queue
+import signal
+import sys
+
+import ranks
+
+loader = importlib.machinery.SourceFileLoader("run", sys.argv[1])
+run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", loader))
+loader.exec_module(run)
+lines = [(3, "SUSPECT", 2), (0, "SUSPECT", 2), (1, "SUSPECT", 2), (1, "SUSPECT", 0), (0, "ALIVE_AGAIN", 2),
+         (1, "ALIVE_AGAIN", 2), (3, "ALIVE_AGAIN", 2), (1, "SUSPECT", 2)]
+signals = []  # each with the number of lines that were read before it
+
+job = ranks.Ranks.__new__(ranks.Ranks)
+job.ranks = [ranks.Rank(slot, 0) for slot in range(4)]
+job.newest, job.lines, job.tell = dict(enumerate(job.ranks)), queue.Queue(), lambda rank, said: None
+job.signal = lambda rank, number: signals.append((signal.Signals(number).name, rank.slot,
+                                                  len(lines) - job.lines.qsize()))
+for slot, kind, of in lines:
+    job.lines.put((job.ranks[slot], json.dumps({"what": "event", "type": kind, "view": 1, "ranks": [of]})))
+attack = run.Attack.__new__(run.Attack)
+attack.job, attack.quiet, ranks.PATIENCE = job, True, 1.0
+for slot in (2, 0, 2):
+    attack.stop({"stop": [slot], "until": "suspected"})
+assert signals == [("SIGSTOP", 2, 0), ("SIGCONT", 2, 1), ("SIGSTOP", 0, 1), ("SIGCONT", 0, 4),
+                   ("SIGSTOP", 2, 7), ("SIGCONT", 2, 8)], signals
+STOPS
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo "FAIL: a stop ends by the suspicion of another one"
+fi
+
 attack --seed "$seed" "$plans/tail.json" "$plans/first.json" "$plans/half.json" "$plans/zombie.json"
 if [ "${TEST_RING:-gate}" != gate ]; then
   attack --seed "$seed" "$plans/one_way.json" "$plans/three_hosts.json" "$plans/reject.json"
