@@ -112,13 +112,13 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
     const int  dead   = lost ? kvcl_comm_failed_rank(peer->op->cc->comm) : -1;
 
     peer->gone = true;
-    /* It is in the job and a transport has an endpoint to it: no reply means that it failed. */
-    if ((status == KVCL_ERR_STALE) ||
+    /* A rank of the job to which a transport has an endpoint has failed. One that was met is stale: so is this rank. */
+    if (((status == KVCL_ERR_STALE) && !peer->peer->met) ||
         ((status == KVCL_ERR_UNREACHABLE) && ((dead >= 0) || (!lost && (peer->peer->ep != NULL))))) {
         status = KVCL_ERR_RANK_FAILED;
     }
     kvcl_exec_peer_failed(&peer->op->exec, peer->rank, status);
-    if (failed || (peer->op->exec.status == KVCL_OK)) {
+    if (failed || (peer->op->exec.status == KVCL_OK) || (status == KVCL_ERR_STALE)) {
         return;
     }
     if ((status == KVCL_ERR_UNREACHABLE) && (kvcl_peer_why_unreachable(peer->peer) != NULL)) {

@@ -46,11 +46,25 @@ static kvcl_status_t post_abort(kvcl_msg_coll_t *out, kvcl_peer_t *to, kvcl_stat
     return kvcl_peer_post(to, &out->msg, sizeof(*out), has_any ? unlike : NULL, has_any ? sizeof(*unlike) : 0);
 }
 
+/* The others have excluded this rank (member/member.h): all peers fail, those that it has met as well. */
+static bool is_excluded(const kvcl_coll_op_t *op)
+{
+    uint32_t i;
+
+    for (i = 0; i < op->plan->plan.npeers; ++i) {
+        if (op->peers[i].gone && op->peers[i].peer->met && (op->peers[i].peer->why == KVCL_ERR_STALE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rank that is excluded has failed, to the others. */
 kvcl_status_t kvcl_coll_abort(const kvcl_coll_op_t *op, kvcl_peer_t *to, kvcl_status_t status)
 {
     kvcl_msg_coll_t out = kvcl_coll_header(op->cc, op->seq, &op->called, KVCL_COLL_ABORT);
 
-    return post_abort(&out, to, status, &op->unlike);
+    return post_abort(&out, to, is_excluded(op) ? KVCL_ERR_RANK_FAILED : status, &op->unlike);
 }
 
 void kvcl_coll_try_abort(const kvcl_coll_op_t *op, kvcl_peer_t *to, kvcl_status_t status)

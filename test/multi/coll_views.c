@@ -39,6 +39,7 @@ typedef struct shared {
 static shared_t *shared;
 static int      size;
 static uint64_t rnd;
+static bool     excluded; /* this rank, by what a collective says */
 
 static unsigned below(unsigned n)
 {
@@ -164,7 +165,9 @@ static kvcl_status_t step(rank_t *r, kvcl_comm_h comm, int round, bool may)
     fill(r, round);
     status = post(r, comm, &p, &req);
     status = (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
-    known  = (status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED) || (may && (status == KVCL_ERR_REVOKED));
+    known  = (status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED) || (may && (status == KVCL_ERR_REVOKED)) ||
+            (status == KVCL_ERR_STALE);
+    excluded = excluded || (status == KVCL_ERR_STALE);
     if (!known || (kvcl_now_ns() - from > LONG_NS) || ((status == KVCL_OK) && !is_right(r, round))) {
         fprintf(stderr, "rank %d: %s %d: %s: %s\n", r->rank, names[shared->coll], round, kvcl_status_name(status),
                 (status == KVCL_OK) ? "wrong bytes, or late" : kvcl_last_error());
@@ -203,6 +206,10 @@ static void recover(rank_t *r, kvcl_comm_h world)
             return;
         }
         KVCL_TRY(status);
+        if (excluded) {
+            fprintf(stderr, "rank %d: a collective of a member ended with KVCL_ERR_STALE\n", r->rank);
+            atomic_store(&shared->wrong, 1);
+        }
         r->rank = kvcl_comm_rank(comm);
         r->size = kvcl_comm_size(comm);
         for (i = 0, status = KVCL_OK; (i < 3) && (status == KVCL_OK); ++i) {
@@ -223,6 +230,7 @@ static int live(const void *arg, int rank)
     rank_t        *r     = calloc(1, sizeof(*r));
     kvcl_event_t  event  = KVCL_EVENT_INIT;
     kvcl_layout_t layout = KVCL_LAYOUT_BYTES(1, 65536);
+    kvcl_status_t status;
     kvcl_comm_h   world;
     kvcl_req_h    req;
     int           i;
@@ -242,10 +250,12 @@ static int live(const void *arg, int rank)
         atomic_store(&shared->rounds[rank], i + 1);
     }
     note_time();
-    if (!shared->revokes && (post(r, world, NULL, &req) == KVCL_OK) && /* the dead is still in it */
-        (kvcl_req_wait(req, KVCL_WAIT_FOREVER) != KVCL_ERR_RANK_FAILED)) {
-        fprintf(stderr, "rank %d: a second one: %s\n", rank, kvcl_last_error());
-        atomic_store(&shared->wrong, 1);
+    if (!shared->revokes && (post(r, world, NULL, &req) == KVCL_OK)) { /* the dead is still in it */
+        status = kvcl_req_wait(req, KVCL_WAIT_FOREVER);
+        if ((status != KVCL_ERR_RANK_FAILED) && (status != KVCL_ERR_STALE)) {
+            fprintf(stderr, "rank %d: a second one: %s\n", rank, kvcl_last_error());
+            atomic_store(&shared->wrong, 1);
+        }
     }
     recover(r, world);
     kvcl_cache_destroy(r->cache);

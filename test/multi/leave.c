@@ -87,6 +87,15 @@ static kvcl_status_t say(const rank_t *r, int to)
     return (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
 }
 
+static kvcl_status_t gather_all(const rank_t *r)
+{
+    char          bytes[RANKS_MAX];
+    kvcl_req_h    req;
+    kvcl_status_t status = kvcl_allgather(r->world, "x", 1, bytes, NULL, &req);
+
+    return (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
+}
+
 /* The last rank has gone; the others have no failure in it. */
 static void stay(const rank_t *r)
 {
@@ -103,6 +112,7 @@ static void stay(const rank_t *r)
     IS(active[who], 0);
     IS((int)view, 2);
     IS(say(r, who), KVCL_ERR_RANK_FAILED);
+    IS(gather_all(r), KVCL_ERR_RANK_FAILED);
     IS(kvcl_comm_get_failed(r->world, NULL, 0, &n), KVCL_OK);
     IS(n, 1);
     IS(kvcl_comm_agree(r->world, &flags, LONG_NS), KVCL_ERR_RANK_FAILED);
@@ -119,6 +129,7 @@ static void is_out(const rank_t *r)
 {
     is_next(r, KVCL_EVENT_EXCLUDED, 1, r->rank, 1);
     IS(say(r, 0), KVCL_ERR_STALE);
+    IS(gather_all(r), KVCL_ERR_STALE);
     atomic_fetch_add(&shared->gone, 1);
     wait_for(&shared->gone, size);
 }
