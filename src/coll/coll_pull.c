@@ -199,7 +199,7 @@ static kvcl_status_t await_abort(kvcl_coll_op_t *op, const kvcl_exec_action_t *a
 {
     kvcl_coll_pull_t *pull = free_pull(op);
 
-    pull->state = KVCL_COLL_PULL_LANDED;
+    pull->state = KVCL_COLL_PULL_VOID;
     pull->step  = action->step;
     return KVCL_INPROGRESS;
 }
@@ -319,7 +319,7 @@ void kvcl_coll_stop_pulls(kvcl_coll_op_t *op, kvcl_status_t status)
             kvcl_near_stop(&pull->near); /* near_done is called later */
         } else if (pull->state == KVCL_COLL_PULL_ACTIVE) {
             kvcl_pull_stop(pull->pull, status); /* on_done is called now or later */
-        } else if (pull->state == KVCL_COLL_PULL_LANDED) {
+        } else if (pull->state != KVCL_COLL_PULL_FREE) {
             pull->state = KVCL_COLL_PULL_FREE;
             pulled(op, pull->step, status);
         }

@@ -91,7 +91,9 @@ typedef struct kvcl_coll_peer {
     kvcl_list_t        chunks;
 } kvcl_coll_peer_t;
 
-typedef enum { KVCL_COLL_PULL_FREE, KVCL_COLL_PULL_ACTIVE, KVCL_COLL_PULL_LANDED } kvcl_coll_pull_state_t;
+/* VOID: its bytes are not valid, and the step stays open until the operation fails. */
+typedef enum { KVCL_COLL_PULL_FREE, KVCL_COLL_PULL_ACTIVE, KVCL_COLL_PULL_LANDED, KVCL_COLL_PULL_VOID }
+    kvcl_coll_pull_state_t;
 
 typedef struct kvcl_coll_pull {
     kvcl_coll_op_t         *op;
