@@ -1,9 +1,9 @@
 /*
  * Collectives on device memory (KVCL_ON_DEVICE, kvcl_coll.h).
  *
- * A communicator gets a runner with its first such collective: a thread that performs them one after another, in the
- * order in which they were posted, and a communicator of its own over the same ranks, of which only the runner's
- * collectives use numbers. A collective has these steps:
+ * A communicator gets a runner with its first such collective, and with the first one after a process has joined it: a
+ * thread that performs them one after another, in the order in which they were posted, and a communicator of its own
+ * over the same ranks, of which only the runner's collectives use numbers. A collective has these steps:
  *   STREAM  wait for the engine's stream
  *   AGREE   an allgather of offers (dev_offer.h): every rank decides the same way
  *   then by the host: copy what is given to the host, the same collective of host memory, copy the result to the device
@@ -56,7 +56,8 @@ typedef struct kvcl_dev_runner {
     kvcl_list_t        link;      /* the room's runners, or those that end */
     kvcl_context_h     ctx;
     uint64_t           id;        /* of the user's communicator */
-    kvcl_comm_h        comm;      /* its own */
+    uint64_t           epoch;     /* its epoch, when the runner was made */
+    kvcl_comm_h        comm;      /* its own; the engine lock; NULL: its thread has ended */
     pthread_t          thread;
     pthread_mutex_t    lock;
     pthread_cond_t     cond;      /* an operation, its stop, the end */
@@ -77,7 +78,7 @@ typedef struct kvcl_dev_runner {
 } kvcl_dev_runner_t;
 
 typedef struct kvcl_dev_room {
-    kvcl_list_t runners, ended; /* kvcl_dev_runner_t */
+    kvcl_list_t runners, ended; /* kvcl_dev_runner_t; ended: take no more, and perform what they have */
 } kvcl_dev_room_t;
 
 typedef struct kvcl_msg_dev_stop {
@@ -100,6 +101,15 @@ static inline kvcl_dev_room_t *kvcl_dev_room(kvcl_context_h ctx)
 kvcl_status_t kvcl_dev_post(kvcl_coll_call_t *call, kvcl_req_h *req_p) KVCL_MUST_CHECK;
 /** Engine lock held. Ends the collective with status; idempotent. from: the rank that said so, or -1. */
 void          kvcl_dev_stop(kvcl_dev_op_t *op, kvcl_status_t status, int from);
+
+/* ---- dev_runner.c ---- */
+
+/** No lock held. The runner of a communicator, as its collectives are numbered now; made if there is none. */
+kvcl_status_t kvcl_dev_runner_of(kvcl_comm_h comm, kvcl_dev_runner_t **r_p) KVCL_MUST_CHECK;
+/** Engine lock held. The runners of the communicator with this id take no more operations (0: all). */
+void          kvcl_dev_runners_end(kvcl_context_h ctx, uint64_t id);
+/** The sentence of a call whose runner ended meanwhile. @return KVCL_ERR_RANK_FAILED */
+kvcl_status_t kvcl_dev_runner_past(void);
 
 /* ---- dev_run.c ---- */
 

@@ -1,6 +1,6 @@
 /*
  * Posting and stopping collectives on device memory (dev_coll.h): the kinds of the buffers are detected and an
- * operation is given to the communicator's runner, which is made if there is none.
+ * operation is given to the communicator's runner (dev_runner.c), which is made if there is none.
  *
  * An operation has two holders, its request and the runner. It completes once: by the runner (dev_run.c), or here if it
  * is stopped in the queue, or if the runner does not let go of its memory within KVCL_DEV_GRACE_MS.
@@ -10,8 +10,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/rand.h"
-#include "base/thread.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,105 +134,6 @@ static bool explain(const kvcl_req_t *req, kvcl_status_t status, char *buf, size
 static const kvcl_req_class_t dev_class = {
     .name = "device-collective", .stop = stop, .release = release, .describe = describe, .explain = explain};
 
-/* ---- runners ---- */
-
-static kvcl_dev_runner_t *find(kvcl_context_h ctx, uint64_t id)
-{
-    kvcl_dev_runner_t *r;
-
-    kvcl_list_foreach (r, &kvcl_dev_room(ctx)->runners, kvcl_dev_runner_t, link) {
-        if (r->id == id) {
-            return r;
-        }
-    }
-    return NULL;
-}
-
-/* The communicator of a runner: the same ranks, with an id of its own that all ranks compute. */
-static kvcl_status_t twin_of(kvcl_comm_h comm, kvcl_comm_h *twin_p)
-{
-    uint64_t      base = comm->id ^ UINT64_C(0x646576696365636f);
-    kvcl_status_t status;
-    kvcl_comm_h   twin;
-    int           i;
-
-    status = kvcl_comm_make(comm->ctx, kvcl_splitmix64(&base) | 2, comm->rank, comm->size, &twin);
-    if ((status == KVCL_OK) && (comm->world != NULL)) {
-        twin->world = malloc((size_t)comm->size * sizeof(*comm->world));
-        if (twin->world == NULL) {
-            kvcl_comm_free(twin);
-            return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", (int)comm->size);
-        }
-        for (i = 0; i < comm->size; ++i) {
-            twin->world[i] = comm->world[i];
-        }
-    }
-    if (status == KVCL_OK) {
-        *twin_p = twin;
-    }
-    return status;
-}
-
-/* Engine lock held. Starts the thread of a runner; frees the runner on failure. */
-static kvcl_status_t start(kvcl_dev_runner_t *r)
-{
-    pthread_condattr_t attr;
-    int                err;
-
-    kvcl_assert_locked(r->ctx);
-    kvcl_list_init(&r->queue);
-    kvcl_list_init(&r->link);
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->cond, &attr);
-    pthread_condattr_destroy(&attr);
-    err = kvcl_thread_start(&r->thread, "kvcl-devcoll", kvcl_dev_runner_main, r);
-    if (err != 0) {
-        pthread_cond_destroy(&r->cond);
-        pthread_mutex_destroy(&r->lock);
-        free(r);
-        return kvcl_fail_errno(KVCL_ERR_NO_MEMORY, err, "no thread for collectives on device memory");
-    }
-    kvcl_list_add_tail(&kvcl_dev_room(r->ctx)->runners, &r->link);
-    return KVCL_OK;
-}
-
-static kvcl_status_t runner_of(kvcl_comm_h comm, kvcl_dev_runner_t **r_p)
-{
-    kvcl_context_h ctx = comm->ctx;
-    kvcl_status_t  status;
-    kvcl_comm_h    twin   = NULL;
-
-    kvcl_lock(ctx);
-    *r_p = find(ctx, comm->id);
-    kvcl_unlock(ctx);
-    if (*r_p != NULL) {
-        return KVCL_OK;
-    }
-    status = twin_of(comm, &twin);
-    if (status != KVCL_OK) {
-        return status;
-    }
-    kvcl_lock(ctx);
-    *r_p = find(ctx, comm->id); /* another thread may have made it meanwhile */
-    if (*r_p == NULL) {
-        *r_p = calloc(1, sizeof(**r_p));
-        if (*r_p == NULL) {
-            status = kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for collectives on device memory");
-        } else {
-            (*r_p)->ctx  = ctx;
-            (*r_p)->id   = comm->id;
-            (*r_p)->comm = twin;
-            status       = start(*r_p);
-            twin         = (status == KVCL_OK) ? NULL : twin;
-        }
-    }
-    kvcl_unlock(ctx);
-    kvcl_comm_free(twin);
-    return status;
-}
-
 /* ---- posting ---- */
 
 /* A copy of the lengths and offsets, in one allocation that begins at send_lens. */
@@ -274,7 +173,9 @@ static kvcl_status_t keep(kvcl_dev_runner_t *r, kvcl_copier_t *copier)
         ++i;
     }
     known = (i < KVCL_DEV_COPIERS) && (r->copiers[i] == copier);
-    if (i == KVCL_DEV_COPIERS) {
+    if (r->ending) {
+        status = kvcl_dev_runner_past();
+    } else if (i == KVCL_DEV_COPIERS) {
         status = kvcl_fail(KVCL_ERR_UNSUPPORTED, "the collectives of a communicator may use memory of %d devices, and "
                            "have: use a communicator for each", KVCL_DEV_COPIERS);
     } else {
@@ -348,6 +249,9 @@ static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_dev_op_t *op, kvc
     kvcl_lock(r->ctx);
     status = atomic_load(&r->lost) ? kvcl_fail(KVCL_ERR_IO, "%s: an earlier collective of this communicator is still "
                                                "inside NCCL or the driver: end the process", call->name) : KVCL_OK;
+    if ((status == KVCL_OK) && (r->ending || (r->epoch != call->comm->epoch))) {
+        status = kvcl_dev_runner_past();
+    }
     if (status == KVCL_OK) {
         status = kvcl_req_post(&op->req, r->ctx, &dev_class, &call->params, req_p);
     }
@@ -368,7 +272,7 @@ static kvcl_status_t launch(const kvcl_coll_call_t *call, kvcl_dev_op_t *op, kvc
 kvcl_status_t kvcl_dev_post(kvcl_coll_call_t *call, kvcl_req_h *req_p)
 {
     kvcl_dev_runner_t *r;
-    kvcl_status_t     status = runner_of(call->comm, &r);
+    kvcl_status_t     status = kvcl_dev_runner_of(call->comm, &r);
     kvcl_dev_op_t     *op    = (status == KVCL_OK) ? calloc(1, sizeof(*op)) : NULL;
 
     if (status != KVCL_OK) {

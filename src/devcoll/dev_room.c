@@ -31,36 +31,48 @@ static kvcl_dev_op_t *find(const kvcl_dev_runner_t *r, uint64_t seq)
     return NULL;
 }
 
+/* One that ends still performs what it has. */
+static kvcl_dev_runner_t *find_runner(kvcl_list_t *runners, uint64_t comm)
+{
+    kvcl_dev_runner_t *r;
+
+    kvcl_list_foreach (r, runners, kvcl_dev_runner_t, link) {
+        if ((r->comm != NULL) && (r->comm->id == comm)) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
 static void on_stop(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *msg, size_t hdr_len, const void *data,
                     size_t len)
 {
-    const kvcl_msg_dev_stop_t    *stop  = (const kvcl_msg_dev_stop_t *)msg;
-    const kvcl_status_t status = kvcl_coll_error_of(stop->status);
-    kvcl_dev_runner_t   *r;
-    kvcl_dev_op_t       *op;
+    const kvcl_msg_dev_stop_t *stop  = (const kvcl_msg_dev_stop_t *)msg;
+    const kvcl_status_t       status = kvcl_coll_error_of(stop->status);
+    kvcl_dev_runner_t         *r     = find_runner(&kvcl_dev_room(ctx)->runners, stop->comm);
+    kvcl_peer_t               *known;
+    kvcl_dev_op_t             *op;
 
     (void)hdr_len;
     (void)data;
     (void)len;
-    kvcl_list_foreach (r, &kvcl_dev_room(ctx)->runners, kvcl_dev_runner_t, link) {
-        if ((r->comm->id == stop->comm) && (stop->rank < (uint32_t)r->comm->size)) {
-            kvcl_peer_t *known = r->comm->peers[stop->rank];
-
-            if ((known != NULL) && (known != peer)) {
-                kvcl_am_malformed(ctx, peer, "a collective of another rank is stopped");
-                return;
-            }
-            op = find(r, stop->seq);
-            if (op != NULL) {
-                kvcl_dev_stop(op, status, (int)stop->rank);
-            } else if (stop->seq >= r->seqs) {
-                r->stopped[r->n_stopped % KVCL_DEV_STOPPED].seq    = stop->seq;
-                r->stopped[r->n_stopped % KVCL_DEV_STOPPED].rank   = stop->rank;
-                r->stopped[r->n_stopped % KVCL_DEV_STOPPED].status = status;
-                ++r->n_stopped;
-            }
-            return;
-        }
+    r = (r != NULL) ? r : find_runner(&kvcl_dev_room(ctx)->ended, stop->comm);
+    if ((r == NULL) || (stop->rank >= (uint32_t)r->comm->size)) {
+        return;
+    }
+    known = r->comm->peers[stop->rank];
+    if ((known != NULL) && (known != peer)) {
+        kvcl_am_malformed(ctx, peer, "a collective of another rank is stopped");
+        return;
+    }
+    op = find(r, stop->seq);
+    if (op != NULL) {
+        kvcl_dev_stop(op, status, (int)stop->rank);
+    } else if (stop->seq >= r->seqs) {
+        r->stopped[r->n_stopped % KVCL_DEV_STOPPED].seq    = stop->seq;
+        r->stopped[r->n_stopped % KVCL_DEV_STOPPED].rank   = stop->rank;
+        r->stopped[r->n_stopped % KVCL_DEV_STOPPED].status = status;
+        ++r->n_stopped;
     }
 }
 
@@ -78,18 +90,6 @@ static kvcl_status_t room_init(kvcl_context_h ctx, void **state_p)
     kvcl_coll_room(ctx)->on_device = kvcl_dev_post;
     *state_p                       = room;
     return KVCL_OK;
-}
-
-/* Engine lock held. The thread ends by itself. */
-static void end(kvcl_dev_room_t *room, kvcl_dev_runner_t *r)
-{
-    kvcl_assert_locked(r->ctx);
-    kvcl_list_del(&r->link);
-    kvcl_list_add_tail(&room->ended, &r->link);
-    pthread_mutex_lock(&r->lock);
-    r->ending = true;
-    pthread_cond_broadcast(&r->cond);
-    pthread_mutex_unlock(&r->lock);
 }
 
 /* No lock held: the thread needs it. One that is inside NCCL or the driver keeps the runner, and touches the context no
@@ -117,9 +117,7 @@ static void room_fini(kvcl_context_h ctx, void *state)
     kvcl_list_t     *link;
 
     kvcl_lock(ctx);
-    while (!kvcl_list_is_empty(&room->runners)) {
-        end(room, kvcl_list_head(&room->runners, kvcl_dev_runner_t, link));
-    }
+    kvcl_dev_runners_end(ctx, 0);
     kvcl_unlock(ctx);
     while ((link = kvcl_list_pop(&room->ended)) != NULL) {
         join(kvcl_container_of(link, kvcl_dev_runner_t, link));
@@ -127,15 +125,12 @@ static void room_fini(kvcl_context_h ctx, void *state)
     free(room);
 }
 
-/* The host's steps learn of a failed peer by themselves; NCCL does not. */
-static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
+static void stop_in_nccl(kvcl_list_t *runners, const kvcl_peer_t *peer)
 {
-    kvcl_dev_room_t   *room = state;
     kvcl_dev_runner_t *r;
     int               i;
 
-    kvcl_assert_locked(ctx);
-    kvcl_list_foreach (r, &room->runners, kvcl_dev_runner_t, link) {
+    kvcl_list_foreach (r, runners, kvcl_dev_runner_t, link) {
         for (i = 0; (r->current != NULL) && r->current->in_nccl && (i < r->comm->size); ++i) {
             if (r->comm->peers[i] == peer) {
                 kvcl_dev_stop(r->current, KVCL_ERR_RANK_FAILED, -1);
@@ -144,17 +139,21 @@ static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
     }
 }
 
-static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
+/* The host's steps learn of a failed peer by themselves; NCCL does not. */
+static void room_peer_failed(kvcl_context_h ctx, void *state, kvcl_peer_t *peer)
 {
-    kvcl_dev_room_t   *room = state;
-    kvcl_dev_runner_t *r, *next;
+    kvcl_dev_room_t *room = state;
 
     kvcl_assert_locked(ctx);
-    kvcl_list_foreach_safe (r, next, &room->runners, kvcl_dev_runner_t, link) {
-        if (r->id == comm->id) {
-            end(room, r);
-        }
-    }
+    stop_in_nccl(&room->runners, peer);
+    stop_in_nccl(&room->ended, peer);
+}
+
+static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
+{
+    (void)state;
+    kvcl_assert_locked(ctx);
+    kvcl_dev_runners_end(ctx, comm->id);
 }
 
 static const kvcl_msg_handler_t handlers[] = {

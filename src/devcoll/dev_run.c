@@ -129,6 +129,7 @@ void *kvcl_dev_runner_main(void *runner)
 {
     kvcl_dev_runner_t *r = runner;
     kvcl_dev_op_t     *op;
+    kvcl_comm_h       comm;
     unsigned          i;
 
     while (!atomic_load(&r->lost) && ((op = take(r)) != NULL)) {
@@ -142,7 +143,11 @@ void *kvcl_dev_runner_main(void *runner)
         kvcl_copier_close(r->copiers[i]);
     }
     if (!atomic_load(&r->lost)) { /* the calls above may have taken too long */
-        kvcl_comm_free(r->comm);
+        kvcl_lock(r->ctx);
+        comm    = r->comm;
+        r->comm = NULL;
+        kvcl_unlock(r->ctx);
+        kvcl_comm_free(comm);
     }
     return NULL;
 }

@@ -76,6 +76,30 @@ static kvcl_status_t barrier(kvcl_comm_h world, uint64_t among)
     return ((status == KVCL_OK) && (sum != among)) ? KVCL_ERR_INTERNAL : status;
 }
 
+/* Sums over the world: of longer ones each rank reduces a part. */
+static kvcl_status_t sum_on_device(kvcl_comm_h world, uint64_t among)
+{
+    static uint64_t    mine[4096], sum[4096];
+    const size_t       counts[] = {1, 4096};
+    kvcl_xfer_params_t params   = limit();
+    kvcl_status_t      status   = KVCL_OK;
+    kvcl_req_h         req;
+    unsigned           i, at;
+
+    params.flags = KVCL_ON_DEVICE;
+    for (i = 0; (i < 2) && (status == KVCL_OK); ++i) {
+        for (at = 0; at < counts[i]; ++at) {
+            mine[at] = UINT64_C(1) << kvcl_comm_rank(world);
+        }
+        status = kvcl_allreduce(world, mine, sum, counts[i], KVCL_DTYPE_U64, KVCL_REDUCE_SUM, &params, &req);
+        status = (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
+        for (at = 0; (at < counts[i]) && (status == KVCL_OK); ++at) {
+            status = (sum[at] == among) ? KVCL_OK : KVCL_ERR_INTERNAL;
+        }
+    }
+    return status;
+}
+
 /* Sends some bytes to each other rank of the world's, and takes theirs. */
 static kvcl_status_t talk(kvcl_comm_h world, uint64_t among)
 {
@@ -174,6 +198,8 @@ static kvcl_status_t do_task(kvcl_comm_h world, proc_t *proc)
         status = kvcl_comm_agree(world, &flags, UINT64_C(20000000000));
         return (((status == KVCL_OK) || (status == KVCL_ERR_RANK_FAILED)) && (~flags != proc->among))
                    ? KVCL_ERR_INTERNAL : status;
+    case DEVICE:
+        return sum_on_device(world, proc->among);
     case ACTIVATE:
     case SYNC:
         return change(world, proc);

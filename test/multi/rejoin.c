@@ -159,6 +159,23 @@ static bool case_sent(void)
     return finish("what a killed rank has sent is not taken for its successor's", right, ": ");
 }
 
+/* Collectives on device memory of the world, before and after: the new process has had none, the others have. */
+static bool case_device(void)
+{
+    bool right = start(size) && all_work() && all_do(DEVICE) && all_do(DEVICE);
+    char through[64];
+    int  rank;
+
+    for (rank = size - 1; right && (rank >= 0); rank -= size - 1) { /* the last one, then rank 0 */
+        snprintf(through, sizeof(through), "%s", shared->procs[in_slot[1]].address);
+        kill_rank(rank);
+        right = has_joined(join_at(through, rank)) && all_see(bits_of()) && all_do(DEVICE) && all_do(BARRIER) &&
+                all_do(DEVICE) && all_do(DEVICE);
+    }
+    right = right && all_work();
+    return finish("collectives on device memory over a joined world", right, ": ");
+}
+
 /* Descriptors of the queues that a process may leave behind (ucx_glue/glue_renew.c): eight queues of four. A rank that
  * is killed while it writes into one may cost its reader that queue. */
 enum { QUEUES = 8 * 4 };
@@ -232,7 +249,7 @@ int main(int argc, char **argv)
     bool       right   = true;
 
     if (!open_shared((argc > 1) ? atoi(argv[1]) : 4) || (size < 3) || (size > SLOTS - 2)) {
-        fprintf(stderr, "usage: rejoin RANKS [rejoin|zero|grow|errors|zombie|sent|cycles]\n");
+        fprintf(stderr, "usage: rejoin RANKS [rejoin|zero|grow|errors|zombie|sent|device|cycles]\n");
         return 1;
     }
 #define CASE(_name) (strstr(_name, only) != NULL)
@@ -243,6 +260,7 @@ int main(int argc, char **argv)
     right = (!CASE("errors") || case_errors()) && right;
     right = (!CASE("zombie") || case_zombie()) && right;
     right = (!CASE("sent") || case_sent()) && right;
+    right = (!CASE("device") || case_device()) && right;
     right = (!CASE("cycles") || case_cycles((cycles != NULL) ? atoi(cycles) : 6)) && right;
     return right ? 0 : 1;
 }
