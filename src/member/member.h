@@ -35,6 +35,13 @@ enum { KVCL_MEMBER_EVENTS = 1024 }; /* that wait for the user */
 enum { KVCL_MEMBER_HEAL_ANSWERS = 2, KVCL_MEMBER_ANSWERS = 10 };
 #define KVCL_MEMBER_HOLD_NS (10 * UINT64_C(1000000000)) /* for which an excluded rank may be stopped, and be told */
 
+/* VIEW. A message of the machine follows, or none: the sender is here. A header may end before lease_ns. */
+typedef struct kvcl_msg_view {
+    kvcl_msg_t msg;      /* op: the sender's slot */
+    uint64_t   lease_ns; /* the sender's */
+} kvcl_msg_view_t;
+_Static_assert(sizeof(kvcl_msg_view_t) == 40, "wire format");
+
 typedef struct kvcl_member_rank {
     kvcl_peer_t        *peer;     /* NULL: not known yet, or this rank */
     uint64_t           incarnation;
@@ -160,6 +167,9 @@ void kvcl_member_settle(kvcl_member_room_t *room);
 
 /* lease.c: lock held. Was the lease lost, or has it come back, since the last call? */
 bool kvcl_member_lease_changed(kvcl_member_room_t *room, uint64_t now_ns);
+/* lease.c: lock held. The lease of the process of a slot, by a VIEW of this peer. */
+void kvcl_member_take_lease(kvcl_member_room_t *room, uint32_t slot, const kvcl_peer_t *peer, const kvcl_msg_t *msg,
+                            size_t hdr_len);
 
 /* leave.c: lock held, but for the check. Have the ranks met? Why a new view has not come in time. */
 struct kvcl_view_change_result;

@@ -25,14 +25,14 @@ static void send_message(void *arg, uint32_t to, const kvcl_view_msg_t *msg)
     kvcl_member_room_t *room = arg;
     const kvcl_view_t  *view = (msg->type == KVCL_VIEW_COMMIT) ? msg->view : &room->views.view;
     kvcl_peer_t        *peer = (to < room->n) ? kvcl_joins_peer(room, to, view) : NULL;
-    kvcl_msg_t         out   = {.type = KVCL_MSG_VIEW, .op = room->me};
+    kvcl_msg_view_t    out   = {.msg = {.type = KVCL_MSG_VIEW, .op = room->me}, .lease_ns = room->times.lease_ns};
     size_t             len;
 
     if ((peer == NULL) || (peer->state != KVCL_PEER_READY)) {
         return;
     }
     len = kvcl_view_msg_pack(msg, room->bytes, sizeof(room->bytes));
-    if ((len == 0) || (kvcl_peer_post(peer, &out, sizeof(out), room->bytes, len) != KVCL_OK)) {
+    if ((len == 0) || (kvcl_peer_post(peer, &out.msg, sizeof(out), room->bytes, len) != KVCL_OK)) {
         kvcl_log_debug("a message about views is not sent to %s", peer->name);
     }
 }
@@ -45,7 +45,6 @@ static void on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     uint64_t           incarnation;
     uint32_t           slot;
 
-    (void)hdr_len;
     if ((room == NULL) || (msg->op >= room->n) || (room->ranks[msg->op].peer == NULL)) {
         return; /* views are off here, or the rank is not known yet */
     }
@@ -66,6 +65,7 @@ static void on_message(kvcl_context_h ctx, kvcl_peer_t *peer, const kvcl_msg_t *
     if ((room->ranks[slot].peer == peer) && (in.number > room->ranks[slot].view)) {
         room->ranks[slot].view = in.number;
     }
+    kvcl_member_take_lease(room, slot, peer, msg, hdr_len);
     room->busy = true;
     kvcl_views_take(&room->views, &in, kvcl_now_ns());
     room->busy = false;

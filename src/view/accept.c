@@ -72,11 +72,26 @@ void kvcl_accept_prepare(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64
     reply(views, msg->from, &promise, now_ns);
 }
 
-/* Has this rank not echoed beats of the other one for so long that it has no lease by them? */
+bool kvcl_views_lease_of(kvcl_views_t *views, uint32_t slot, uint64_t lease_ns)
+{
+    if ((views->state != KVCL_VIEWS_MEMBER) || !kvcl_rankset_has(&views->view.members, slot) || (lease_ns == 0) ||
+        (views->peers[slot].lease_ns != 0)) {
+        return false;
+    }
+    views->peers[slot].lease_ns = lease_ns;
+    return true;
+}
+
+/* Has this rank not echoed beats of the other one for so long that it has no lease by them? dead_ns is long enough for
+ * a lease as this rank's. */
 static bool is_over(const kvcl_views_t *views, uint32_t slot, uint64_t now_ns)
 {
+    const kvcl_views_peer_t *peer  = &views->peers[slot];
+    const uint64_t           since = now_ns - peer->echoed_ns, dead = views->times.detect.dead_ns;
+    const uint64_t           own   = views->times.lease_ns, more = (peer->lease_ns > own) ? peer->lease_ns - own : 0;
+
     return (slot == views->me) || kvcl_rankset_has(&views->detect.proven, slot) ||
-           (now_ns - views->peers[slot].echoed_ns >= views->times.detect.dead_ns);
+           ((since >= dead) && (since - dead >= more));
 }
 
 /* An ACCEPT of the ballot's leader. */

@@ -12,7 +12,8 @@
  *   (2) everyone else was proven dead before the ballot began, and each of the others held a lease when it promised,
  *       and all of them have accepted it. So one of two, or one of eight, survives.
  * A rank accepts that another one goes or is excused, which is not proven dead, 1 s after it last echoed that rank's
- * beats. Excused are silent ranks, where a change of another leader, which may have been committed, keeps them.
+ * beats; later, if that rank's lease is longer than its own, by as much. Excused are silent ranks, where a change of
+ * another leader, which may have been committed, keeps them.
  *
  * Lease: a rank owns (answers removes and upserts, is home to shards) only while a quorum has echoed beats that it sent
  * within the last 800 ms of its own clock. 0.8 s is less than 1 s: an excluded rank has lost its lease before the view
@@ -87,6 +88,7 @@ typedef struct kvcl_views_peer {
     uint64_t stamped_ns; /* when that came, on this rank's clock */
     uint64_t echoed_ns;  /* stamped_ns of the newest stamp that was echoed to it */
     uint64_t returned;   /* this rank's newest stamp that it has echoed */
+    uint64_t lease_ns;   /* its lease, as it says; 0: it has not said so */
     uint32_t phase;      /* its newest: messages overtake each other */
 } kvcl_views_peer_t;
 
@@ -159,6 +161,10 @@ void kvcl_views_beat_in_step(kvcl_views_t *views, uint64_t now_ns);
  * decodes the message has checked that its sender is a member and that the id fits.
  */
 void kvcl_views_take(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns);
+
+/** This member's word about its own lease, before its first message is taken. The first word of a process counts.
+ * @return whether it is that. */
+bool kvcl_views_lease_of(kvcl_views_t *views, uint32_t slot, uint64_t lease_ns);
 
 /** Some other message of this member came. */
 void kvcl_views_heard(kvcl_views_t *views, uint32_t slot, uint64_t now_ns);

@@ -27,7 +27,7 @@ lease-from-receipt|views.c|s/peer->returned = msg->echo;/peer->returned = now_ns
 keep-lease-when-excluded|views.c|s/((change != NULL) && kvcl_rankset_has(&change->gone, views->me))/false/
 lease-in-one-view|views.c|s/return kvcl_view_is_quorum(&next, &fresh);/return true;/
 half-is-enough|view.c|s/(2 \* n > all) ||/(2 * n >= all) ||/
-accept-at-once|accept.c|s/(now_ns - views->peers\[slot\].echoed_ns >= views->times.detect.dead_ns)/true/
+accept-at-once|accept.c|s/((since >= dead) && (since - dead >= more))/true/
 echo-the-hushed|views.c|s/ && !kvcl_rankset_has(&views->hushed, to)) {/) {/
 forget-promise|accept.c|s/if (ask->ballot < views->promised) {/if (false) {/
 choose-freely|lead.c|s/b->own = (b->best == 0) || is_refuted(b);/b->own = true;/
