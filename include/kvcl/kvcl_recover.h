@@ -103,7 +103,8 @@ typedef struct kvcl_view_change_result {
  * Remove living ranks of comm from the job: from the view, and so from every communicator. One member calls it; the
  * others get KVCL_EVENT_DRAINED and a view without them, and all operations with them end with KVCL_ERR_RANK_FAILED.
  * They are not asked to hand anything over: each gets KVCL_EVENT_EXCLUDED, and its operations end with KVCL_ERR_STALE.
- * The call takes about KVCL_DEAD, until their leases end. Blocks; not from a callback.
+ * The call takes about KVCL_DEAD, until their leases end. If members remove each other so that none would stay, the
+ * lowest one does. Blocks; not from a callback.
  * @param ranks, n  numbers in comm, without the caller's own. A rank that is no member is left unchanged, and is in
  *                  result->dropped.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT. KVCL_WAIT_FOREVER is refused.

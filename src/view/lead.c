@@ -21,7 +21,8 @@ static bool covers(const kvcl_rankset_t *set, const kvcl_rankset_t *part)
     return kvcl_rankset_is_empty(&left);
 }
 
-/* Members that are to go, as far as this rank knows. A view keeps those who leave if nobody else stays. */
+/* Members that are to go, as far as this rank knows. If nobody else stays, a view keeps those who leave; but one that
+ * leads, and that others have told to go, as two may have told each other, goes on without them. */
 static void wanted(const kvcl_views_t *views, kvcl_rankset_t *gone)
 {
     kvcl_rankset_t lost = views->detect.proven;
@@ -31,7 +32,8 @@ static void wanted(const kvcl_views_t *views, kvcl_rankset_t *gone)
     *gone = lost;
     kvcl_rankset_join(gone, &views->leaving);
     if (kvcl_rankset_equal(gone, &views->view.members)) {
-        *gone = lost;
+        *gone = views->goes ? lost : *gone;
+        kvcl_rankset_del(gone, views->me);
     }
 }
 
@@ -138,6 +140,9 @@ static void commit(kvcl_views_t *views, uint64_t now_ns)
     kvcl_rankset_del(&to, views->me);
     KVCL_RANKSET_EACH(&to, slot) {
         kvcl_views_send(views, slot, &msg, now_ns);
+    }
+    if (!views->goes && (kvcl_rankset_count(&next.members) == 1)) {
+        kvcl_rankset_del(&views->leaving, views->me); /* none of those that have told it to go is left */
     }
     kvcl_views_adopt(views, &next, now_ns);
 }

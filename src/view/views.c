@@ -365,6 +365,7 @@ void kvcl_views_leave(kvcl_views_t *views, uint32_t slot, uint64_t now_ns)
         kvcl_rankset_add(&views->hushed, slot);
         send_beats(views, now_ns);
     }
+    views->goes = views->goes || (slot == views->me);
 }
 
 void kvcl_views_warm(kvcl_views_t *views, bool warm, uint64_t now_ns)

@@ -125,6 +125,7 @@ typedef struct kvcl_views {
     kvcl_detect_t           detect;
     uint32_t                phase;   /* odd: this rank warms up */
     kvcl_rankset_t          leaving; /* asked to go */
+    bool                    goes;    /* this rank has asked that itself */
     kvcl_rankset_t          hushed;  /* no longer echoed */
     kvcl_rankset_t          failed;  /* told to the user */
     kvcl_rankset_t          parted;  /* have said so themselves, to those linked to them */
@@ -191,7 +192,8 @@ void kvcl_views_unjoin(kvcl_views_t *views, uint32_t slot, uint64_t incarnation)
  * warm_ns. Its lease ends as ever. */
 void kvcl_views_warm(kvcl_views_t *views, bool warm, uint64_t now_ns);
 
-/** This member is to go: itself, or another one. */
+/** This member is to go: itself, or another one. Where all are to go, they stay in their view if the rank that leads
+ * has asked that itself; if it has not, it stays alone. */
 void kvcl_views_leave(kvcl_views_t *views, uint32_t slot, uint64_t now_ns);
 
 /** This rank is no member any more, by its own decision; the others may not know. */
