@@ -31,6 +31,18 @@ bool kvcl_revokes_has(const kvcl_revokes_t *revokes, uint64_t comm)
     return false;
 }
 
+static bool was_forgotten(const kvcl_revokes_t *revokes, uint64_t comm)
+{
+    unsigned i;
+
+    for (i = 0; (i < KVCL_REVOKES_PAST) && (revokes->past[i] != 0); ++i) {
+        if (revokes->past[i] == comm) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void tell(kvcl_revokes_t *revokes, unsigned i)
 {
     kvcl_revoked_t       *revoked = &revokes->ring[i];
@@ -49,8 +61,11 @@ bool kvcl_revokes_take(kvcl_revokes_t *revokes, uint64_t comm, const kvcl_rankse
     const unsigned at       = revokes->n % KVCL_REVOKES_MAX;
     kvcl_revoked_t *revoked = &revokes->ring[at];
 
-    if (kvcl_revokes_has(revokes, comm)) {
+    if (kvcl_revokes_has(revokes, comm) || was_forgotten(revokes, comm)) {
         return false;
+    }
+    if (revokes->comms[at] != 0) {
+        revokes->past[revokes->n_past++ % KVCL_REVOKES_PAST] = revokes->comms[at];
     }
     /* Of 2 * KVCL_REVOKES_MAX the count begins at the ring's size again, never below it. */
     revokes->n = (revokes->n + 1 == 2 * KVCL_REVOKES_MAX) ? KVCL_REVOKES_MAX : revokes->n + 1;

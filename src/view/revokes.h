@@ -4,7 +4,9 @@
  * meanwhile. Messages come in and go out; no clock, no I/O, no allocation.
  *
  * A revocation carries the members of its communicator: a rank that has not made it yet sends it on all the same, and
- * finds it revoked when it makes it. KVCL_REVOKES_MAX are kept; then the oldest is forgotten for a new one.
+ * finds it revoked when it makes it. KVCL_REVOKES_MAX are kept; then the oldest is forgotten for a new one, but for its
+ * number: one of KVCL_REVOKES_PAST that is told again, as to a rank whose link was lost or to one that joins, is not
+ * new, and is not sent on. Otherwise ranks that have kept different ones would tell them each other without end.
  */
 #ifndef KVCL_VIEW_REVOKES_H
 #define KVCL_VIEW_REVOKES_H
@@ -13,7 +15,7 @@
 
 #include <stddef.h>
 
-enum { KVCL_REVOKES_MAX = 256 };
+enum { KVCL_REVOKES_MAX = 256, KVCL_REVOKES_PAST = 8192 };
 
 typedef struct kvcl_revokes_ops {
     /* Told to this slot, or it needs it no more: true. False: not now. */
@@ -32,6 +34,8 @@ typedef struct kvcl_revokes {
     unsigned                 n;                       /* n % KVCL_REVOKES_MAX is the next one's place */
     uint64_t                 comms[KVCL_REVOKES_MAX]; /* apart: they are looked through for each operation */
     kvcl_revoked_t           ring[KVCL_REVOKES_MAX];
+    uint64_t                 n_past;                  /* n_past % KVCL_REVOKES_PAST is the next one's place */
+    uint64_t                 past[KVCL_REVOKES_PAST]; /* forgotten ones; 0: none */
 } kvcl_revokes_t;
 
 void kvcl_revokes_init(kvcl_revokes_t *revokes, uint32_t me, const kvcl_revokes_ops_t *ops, void *arg);

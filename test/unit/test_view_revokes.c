@@ -201,6 +201,30 @@ START_TEST(as_many_as_there_is_room_for_are_kept)
 }
 END_TEST
 
+/* Where each told the others again what it has, and they had forgotten that, no end would come of it. */
+START_TEST(what_was_forgotten_is_not_sent_on_again)
+{
+    static const kvcl_revokes_ops_t nobody = {.tell = tell_nobody};
+    static kvcl_revokes_t           revokes;
+    const kvcl_rankset_t            members = {{7}};
+    const uint64_t                  many    = KVCL_REVOKES_MAX + KVCL_REVOKES_PAST;
+    uint64_t                        comm;
+    unsigned                        told = 0;
+
+    kvcl_revokes_init(&revokes, 1, &nobody, &told);
+    for (comm = 1; comm <= many; ++comm) {
+        ck_assert(kvcl_revokes_take(&revokes, comm, &members, 0));
+    }
+    for (comm = 1; comm <= many; ++comm) {
+        ck_assert(!kvcl_revokes_take(&revokes, comm, &members, 2));
+        ck_assert_int_eq(kvcl_revokes_has(&revokes, comm), comm > KVCL_REVOKES_PAST);
+    }
+    ck_assert_uint_eq(told, many);
+    ck_assert(kvcl_revokes_take(&revokes, many + 1, &members, 0));
+    ck_assert(kvcl_revokes_take(&revokes, 1, &members, 0)); /* nothing is known of it any more */
+}
+END_TEST
+
 START_TEST(a_payload_that_no_rank_sends_is_refused)
 {
     kvcl_rankset_t set = {{0xf}}, out;
@@ -224,6 +248,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, all_living_hear_of_it);
     tcase_add_test(tcase, as_many_as_there_is_room_for_are_kept);
+    tcase_add_test(tcase, what_was_forgotten_is_not_sent_on_again);
     tcase_add_test(tcase, a_payload_that_no_rank_sends_is_refused);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
