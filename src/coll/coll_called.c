@@ -24,13 +24,15 @@ kvcl_coll_called_t kvcl_coll_called_of(const kvcl_coll_call_t *call)
     };
 }
 
+/* Selections of blocks are compared with the announcements, which know more of them; but one of nothing has none. */
 bool kvcl_coll_called_differs(const kvcl_coll_called_t *one, const kvcl_coll_called_t *other)
 {
     const bool blocks = (one->blocks != 0) && (other->blocks != 0);
+    const bool bytes  = blocks ? ((one->bytes == 0) != (other->bytes == 0)) : (one->bytes != other->bytes);
 
     return (one->kind != 0) && (other->kind != 0) &&
            ((one->kind != other->kind) || (one->root != other->root) || (one->reduction != other->reduction) ||
-            ((one->blocks == 0) != (other->blocks == 0)) || (!blocks && (one->bytes != other->bytes)));
+            ((one->blocks == 0) != (other->blocks == 0)) || bytes);
 }
 
 static bool is_of_each(kvcl_coll_kind_t kind)

@@ -169,6 +169,22 @@ static void die_between(const rank_t *r)
     kvcl_comm_free(comm);
 }
 
+/* The root's call is over at once. The others wait, and ask before their deadline. */
+static void give_no_blocks(const rank_t *r)
+{
+    const uint32_t     block = 0;
+    const bool         root  = (r->rank == size - 1);
+    const kvcl_sel_t   sel   = {.blocks = &block, .n_blocks = root ? 0 : 1};
+    kvcl_xfer_params_t p     = KVCL_XFER_PARAMS_INIT;
+    kvcl_req_h         req   = NULL;
+
+    p.timeout_ns = ROOTS_S * UINT64_C(1000000000) / 2;
+    IS(end(kvcl_bcast(r->world, size - 1, r->cache, &sel, &p, &req), &req), root ? KVCL_OK : KVCL_ERR_INVALID_PARAM);
+    if (!root) {
+        says(r, "called kvcl_bcast of 0 bytes", "called kvcl_bcast of 4096 bytes");
+    }
+}
+
 /* One rank makes another collective, or one of other sizes, or each names another root. All learn of two calls. */
 static void unlike_collectives(const rank_t *r)
 {
@@ -189,6 +205,7 @@ static void unlike_collectives(const rank_t *r)
         if (!other) {
             says(r, "called kvcl_allgather of 0 bytes", "called kvcl_allgather of 32 bytes");
         }
+        give_no_blocks(r);
         break;
     case LARGE:
         IS(end(other ? kvcl_barrier(r->world, NULL, &req)
