@@ -163,6 +163,7 @@ void kvcl_rank_slots_view(kvcl_context_h ctx, const uint64_t *incarnations, cons
     kvcl_assert_locked(ctx);
     for (i = 0; i < ctx->slots.n; ++i) {
         ctx->slots.v[i].incarnation = incarnations[i];
+        ctx->slots.v[i].come        = ctx->slots.v[i].come || renewed[i]; /* also one whose address is not known yet */
     }
     kvcl_list_foreach (comm, &ctx->comms, struct kvcl_comm, link) {
         has = false;

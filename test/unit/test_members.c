@@ -136,6 +136,26 @@ static bool knows(kvcl_context_h ctx, uint32_t slot)
     return has;
 }
 
+/* A view has it, and this member has to ask others who it is: communicators over its slot are named as at those. */
+START_TEST(a_process_that_has_joined_counts_before_it_is_known)
+{
+    static uint64_t incarnations[KVCL_SLOTS_MAX];
+    static bool     renewed[KVCL_SLOTS_MAX];
+    const int       both[2] = {0, 2};
+    kvcl_context_h  a       = begin_job();
+
+    kvcl_lock(a);
+    ck_assert_uint_eq(kvcl_rank_slots_epoch(a, both, 2), 0);
+    incarnations[0] = kvcl_member_incarnation(a->uuid);
+    incarnations[2] = 77;
+    renewed[2]      = true;
+    kvcl_rank_slots_view(a, incarnations, renewed);
+    ck_assert_uint_ne(kvcl_rank_slots_epoch(a, both, 2), 0);
+    kvcl_unlock(a);
+    kvcl_finalize(a);
+}
+END_TEST
+
 /* Rank 0 tells a process that waits of members that cannot be. */
 START_TEST(a_process_that_joins_takes_no_members_that_cannot_be)
 {
@@ -572,6 +592,7 @@ int main(void)
 
     tcase = add_case(suite, "slots");
     tcase_add_test(tcase, a_slot_that_the_job_does_not_have_is_in_no_view);
+    tcase_add_test(tcase, a_process_that_has_joined_counts_before_it_is_known);
     tcase_add_test(tcase, a_process_that_joins_takes_no_members_that_cannot_be);
     tcase_add_test(tcase, a_process_that_joins_as_no_rank_of_the_job_is_told_so);
     tcase = add_case(suite, "addresses");
