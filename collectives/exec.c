@@ -351,6 +351,15 @@ kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, 
     return KVCL_OK;
 }
 
+int kvcl_exec_was_announced(const kvcl_exec_t *exec, uint32_t peer, uint32_t k)
+{
+    const kvcl_plan_t *plan = exec->plan;
+    const uint32_t     i    = kvcl_plan_find_peer(plan, peer);
+
+    return (i != KVCL_STEP_NONE) && (k < plan->peers[i].recvs) &&
+           ((exec->steps[plan->index[plan->peers[i].first_recv + k]].flags & STEP_ANNOUNCED) != 0);
+}
+
 void kvcl_exec_has_bytes(kvcl_exec_t *exec, uint32_t peer, uint32_t k)
 {
     const kvcl_plan_peer_t *from  = &exec->plan->peers[kvcl_plan_find_peer(exec->plan, peer)];

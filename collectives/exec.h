@@ -118,6 +118,8 @@ int kvcl_exec_next(kvcl_exec_t *exec, kvcl_exec_action_t *action);
  *  sentence, and the collective has failed with it, if the peer planned another collective or another length. */
 kvcl_status_t kvcl_exec_announced(kvcl_exec_t *exec, uint32_t peer, uint32_t k, uint64_t off, uint64_t len,
                                   uint32_t signature) KVCL_MUST_CHECK;
+/** Has this announcement been accepted already? */
+int           kvcl_exec_was_announced(const kvcl_exec_t *exec, uint32_t peer, uint32_t k);
 /** After an announcement that was accepted, of some bytes: they came with it, and its sender awaits no ACK. */
 void kvcl_exec_has_bytes(kvcl_exec_t *exec, uint32_t peer, uint32_t k);
 kvcl_status_t kvcl_exec_acked(kvcl_exec_t *exec, uint32_t peer, uint32_t k) KVCL_MUST_CHECK;

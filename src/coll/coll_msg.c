@@ -281,8 +281,13 @@ static void on_announce(kvcl_coll_op_t *op, kvcl_coll_peer_t *from, kvcl_peer_t 
                         const void *data, size_t len)
 {
     bool          failed = (op->exec.status != KVCL_OK);
-    kvcl_status_t status = check_same(op, in);
+    kvcl_status_t status;
 
+    if (kvcl_exec_was_announced(&op->exec, in->rank, in->k)) {
+        kvcl_am_malformed(op->req.ctx, peer, "an announcement that came before");
+        return;
+    }
+    status = check_same(op, in);
     if (status == KVCL_OK) {
         status = kvcl_exec_announced(&op->exec, in->rank, in->k, in->off, in->len, in->signature);
     }

@@ -178,8 +178,11 @@ START_TEST(what_a_peer_may_not_say_is_refused_and_changes_nothing)
     ck_assert_int_eq(kvcl_exec_pulled(&exec, 0, KVCL_OK), KVCL_ERR_INVALID_PARAM);
     ck_assert_int_eq(kvcl_exec_pulled(&exec, 1, KVCL_OK), KVCL_ERR_INVALID_PARAM);
     ck_assert_int_eq(kvcl_exec_pulled(&exec, 2, KVCL_OK), KVCL_ERR_INVALID_PARAM);
+    ck_assert(!kvcl_exec_was_announced(&exec, 1, 0));
     ck_assert_int_eq(announce(1, 0, 8), KVCL_OK);
     ck_assert_int_eq(announce(1, 0, 8), KVCL_ERR_PROTOCOL); /* twice */
+    ck_assert(kvcl_exec_was_announced(&exec, 1, 0));
+    ck_assert(!kvcl_exec_was_announced(&exec, 1, 1) && !kvcl_exec_was_announced(&exec, 2, 0));
     expect(KVCL_EXEC_ANNOUNCE, 1, 0);
     expect(KVCL_EXEC_PULL, 1, 0);
     ck_assert_int_eq(kvcl_exec_pulled(&exec, 0, KVCL_OK), KVCL_OK);

@@ -1,7 +1,9 @@
 /*
- * A slot of a peer's stage whose bytes are void once they have been read (coll/coll_pull.c): the step stays open
- * until the peer's ABORT, whatever else of the operation lands meanwhile. One rank receives of two, whose messages are
- * made here: rank 1 has staged a piece, and raised its count since; rank 2's piece is read out of its memory.
+ * Messages of collectives that no rank sends, or not at that time (coll/coll_msg.c, coll_pull.c). One rank receives of
+ * two, whose messages are made here. A slot of a peer's stage whose bytes are void once they have been read leaves its
+ * step open until the peer's ABORT, whatever else of the operation lands meanwhile: rank 1 has staged a piece, and
+ * raised its count since; rank 2's piece is read out of its memory. An announcement that comes twice is dropped and
+ * counted.
  */
 #include "config.h"
 #include "coll/coll_run.h"
@@ -106,6 +108,31 @@ static void land(const kvcl_exec_action_t *action)
     kvcl_list_add_tail(&kvcl_coll_room(ctx)->landed, &op.landed_link);
 }
 
+/* Once more, as a message that was recorded and sent again. */
+START_TEST(an_announcement_that_comes_twice_is_dropped)
+{
+    kvcl_peer_t     peer = {.name = "rank 1"};
+    char            bytes[LEN];
+    kvcl_msg_coll_t in = {.rank = 1, .kind = KVCL_COLL_ANNOUNCE, .len = LEN, .signature = entry.plan.signature,
+                          .msg = {.flags = KVCL_COLL_EAGER}};
+    uint64_t        malformed;
+
+    memset(bytes, 7, sizeof(bytes));
+    peers[0].peer = &peer;
+    kvcl_lock(ctx);
+    malformed = ctx->stats.malformed;
+    kvcl_coll_handle(&op, &peer, &in, bytes, sizeof(bytes));
+    ck_assert_uint_eq(ctx->stats.malformed, malformed);
+    kvcl_coll_handle(&op, &peer, &in, bytes, sizeof(bytes));
+    ck_assert_uint_eq(ctx->stats.malformed, malformed + 1);
+    ck_assert_int_eq(kvcl_exec_status(&op.exec), KVCL_INPROGRESS);
+    ck_assert_int_eq(op.exec.status, KVCL_OK);
+    free(kvcl_container_of(kvcl_list_pop(&peers[0].chunks), kvcl_coll_chunk_t, link));
+    ck_assert(kvcl_list_is_empty(&peers[0].chunks));
+    kvcl_unlock(ctx);
+}
+END_TEST
+
 START_TEST(void_bytes_do_not_land_with_others)
 {
     kvcl_exec_action_t action;
@@ -140,6 +167,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_test(tc, void_bytes_do_not_land_with_others);
+    tcase_add_test(tc, an_announcement_that_comes_twice_is_dropped);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
