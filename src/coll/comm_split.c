@@ -1,12 +1,14 @@
 /*
  * kvcl_comm_split: every rank learns every rank's color and key (kvcl_allgather), and those of one color make their
- * communicator (kvcl_comm_create), which needs no further message.
+ * communicator, which needs no further message.
  *
- * Owns: nothing. Invariant: all members of a color compute the same list from the same bytes. Locks: none is held on
- * entry.
+ * Owns: nothing. Invariant: all members of a color compute the same list from the same bytes, and the same id from the
+ * number of the all-gather. Locks: none is held on entry.
  */
 #include "config.h"
+#include "base/checksum.h"
 #include "base/error.h"
+#include "base/rand.h"
 #include "core/comm.h"
 #include "handle/handle.h"
 #include "req/timeout.h"
@@ -36,11 +38,26 @@ static int by_key(const void *left, const void *right)
     return a->rank - b->rank;
 }
 
-/* The communicator of those that chose color; members and ranks have room for all. */
-static kvcl_status_t make(kvcl_comm_h comm, const choice_t *all, int64_t color, member_t *members, int *ranks,
+/* What all members of a color know, and no other communicator has. Not the count of those that this rank has made over
+ * the same ranks (kvcl_comm_create): where an earlier call has failed on some ranks, these have made one less. */
+static uint64_t id_of(kvcl_comm_h comm, int64_t color)
+{
+    uint64_t words[3] = {0, 0, (uint64_t)color}, seed;
+
+    kvcl_lock(comm->ctx);
+    words[0] = comm->epoch;
+    words[1] = comm->coll_seq; /* the all-gather was the last one */
+    kvcl_unlock(comm->ctx);
+    seed = kvcl_checksum_seed(words, sizeof(words), comm->id);
+    return kvcl_splitmix64(&seed) | 2; /* as kvcl_comm_new_id */
+}
+
+/* The communicator of those that chose color; members has room for all. */
+static kvcl_status_t make(kvcl_comm_h comm, const choice_t *all, int64_t color, uint64_t id, member_t *members,
                           kvcl_comm_h *comm_p)
 {
-    int n = 0, i;
+    kvcl_status_t status;
+    int           *world, n = 0, me = 0, i;
 
     for (i = 0; i < comm->size; ++i) {
         if ((int64_t)le64toh(all[i].color) == color) {
@@ -48,10 +65,22 @@ static kvcl_status_t make(kvcl_comm_h comm, const choice_t *all, int64_t color, 
         }
     }
     qsort(members, (size_t)n, sizeof(*members), by_key);
-    for (i = 0; i < n; ++i) {
-        ranks[i] = members[i].rank;
+    world  = malloc((size_t)n * sizeof(*world));
+    status = (world != NULL) ? KVCL_OK : kvcl_fail(KVCL_ERR_NO_MEMORY, "kvcl_comm_split: no memory for %d ranks", n);
+    for (i = 0; (status == KVCL_OK) && (i < n); ++i) {
+        world[i] = (comm->world != NULL) ? comm->world[members[i].rank] : members[i].rank;
+        me       = (members[i].rank == comm->rank) ? i : me;
     }
-    return kvcl_comm_create(comm, ranks, n, comm_p);
+    status = (status == KVCL_OK) ? kvcl_comm_make(comm->ctx, 0, me, n, comm_p) : status;
+    if (status != KVCL_OK) {
+        free(world);
+        return status;
+    }
+    kvcl_lock(comm->ctx);
+    (*comm_p)->world = world;
+    kvcl_comm_set_id(*comm_p, id);
+    kvcl_unlock(comm->ctx);
+    return KVCL_OK;
 }
 
 kvcl_status_t kvcl_comm_split(kvcl_comm_h comm, int64_t color, int64_t key, uint64_t timeout_ns, kvcl_comm_h *comm_p)
@@ -60,6 +89,7 @@ kvcl_status_t kvcl_comm_split(kvcl_comm_h comm, int64_t color, int64_t key, uint
     const choice_t     mine   = {.color = htole64((uint64_t)color), .key = htole64((uint64_t)key)};
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_status_t      status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
+    uint64_t           id = 0;
     kvcl_req_h         req;
     choice_t           *all;
 
@@ -74,20 +104,20 @@ kvcl_status_t kvcl_comm_split(kvcl_comm_h comm, int64_t color, int64_t key, uint
     if (status != KVCL_OK) {
         return status;
     }
-    all = malloc((size_t)comm->size * (sizeof(*all) + sizeof(member_t) + sizeof(int)));
+    all = malloc((size_t)comm->size * (sizeof(*all) + sizeof(member_t)));
     if (all == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %d ranks", call, comm->size);
     }
     status = kvcl_allgather(comm, &mine, sizeof(mine), all, &params, &req);
     if (status == KVCL_OK) {
+        id     = id_of(comm, color);
         status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* it has its deadline */
     }
     if (status == KVCL_OK) {
-        member_t *members = (member_t *)(void *)(all + comm->size);
-        kvcl_comm_h made  = NULL;
+        kvcl_comm_h made = NULL;
 
         if (color != KVCL_COLOR_NONE) {
-            status = make(comm, all, color, members, (int *)(void *)(members + comm->size), &made);
+            status = make(comm, all, color, id, (member_t *)(void *)(all + comm->size), &made);
         }
         if (status == KVCL_OK) {
             *comm_p = made;

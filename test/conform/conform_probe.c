@@ -205,6 +205,28 @@ static void split(cf_t *cf)
     kvcl_comm_free(parity);
 }
 
+/* A rank that has made one communicator more over the same ranks, as where an earlier split has failed on the others
+ * only. Those of the next one find each other all the same. */
+static void split_once_more(cf_t *cf)
+{
+    kvcl_comm_h more, mine;
+    int         all[CF_RANKS_MAX], r, i;
+
+    for (r = 0; r < cf->size; ++r) {
+        all[r] = r;
+    }
+    if (cf->rank == 0) {
+        CF_OK(cf, kvcl_comm_create(cf->world, all, cf->size, &more));
+        kvcl_comm_free(more);
+    }
+    for (i = 0; i < 2; ++i) {
+        CF_OK(cf, kvcl_comm_split(cf->world, 1, 0, WAIT_NS, &mine));
+        members_are(cf, mine, all, cf->size);
+        cf_fence(cf);
+        kvcl_comm_free(mine);
+    }
+}
+
 /* Where a rank does not take part the others' calls end, and change nothing. */
 static void split_alone(cf_t *cf)
 {
@@ -225,6 +247,7 @@ static void split_alone(cf_t *cf)
 static const cf_case_t cases[] = {
     {"nothing_there", nothing_there, 0}, {"found", found, 0}, {"any_tag", any_tag, 0},
     {"split", split, 0},                 {"split_alone", split_alone, 0},
+    {"split_once_more", split_once_more, 0},
     {"dead_rank", dead_rank, CF_PROCS | CF_DIES}, {NULL, NULL, 0},
 };
 
