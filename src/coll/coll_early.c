@@ -4,7 +4,8 @@
  * Early: a rank may announce in a collective, or even in a communicator, that this rank has not begun. Such messages
  * are kept unchanged and handled when the collective begins. Bound: a correct rank has at most KVCL_COLL_OPEN
  * collectives of a communicator in flight, each with KVCL_EXEC_ANNOUNCES announcements open to a peer; EARLY_MAX holds
- * those of four communicators. A peer that exceeds it is sent an ABORT. Messages older than two timeouts are dropped.
+ * those of four communicators, and the bound of bytes those of one at least. A peer that exceeds it is sent an ABORT.
+ * Messages older than two timeouts are dropped.
  *
  * An ABORT for a collective that has not begun is answered with an ABORT at once, because no bytes are being read. An
  * announcement in one that has ended is answered with its status. No other message of either is answered, and an answer
@@ -79,9 +80,10 @@ void kvcl_coll_refuse(kvcl_context_h ctx, const kvcl_coll_comm_t *cc, uint64_t s
 /* Is there room for one more message of this peer? Expired messages make room. */
 static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
 {
-    uint64_t now = kvcl_now_ns(), age = 2 * ctx->config.timeout_ns;
-    size_t   n = 0, bytes = len;
-    early_t  *early, *next;
+    const size_t most = (size_t)KVCL_COLL_OPEN * KVCL_EXEC_ANNOUNCES * ctx->config.eager; /* of one communicator */
+    uint64_t     now  = kvcl_now_ns(), age = 2 * ctx->config.timeout_ns;
+    size_t       n    = 0, bytes = len;
+    early_t      *early, *next;
 
     kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
         if (early->peer != peer) {
@@ -94,7 +96,7 @@ static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
         ++n;
         bytes += early->len;
     }
-    return (n < EARLY_MAX) && (bytes <= EARLY_BYTES_MAX);
+    return (n < EARLY_MAX) && (bytes <= ((most > EARLY_BYTES_MAX) ? most : EARLY_BYTES_MAX));
 }
 
 /* A peer aborts a collective: drop its announcements in it. */
