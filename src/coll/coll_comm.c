@@ -103,6 +103,16 @@ static kvcl_status_t same_host(kvcl_comm_h comm, int rank, const kvcl_address_t 
     return status;
 }
 
+kvcl_status_t kvcl_coll_comm_whole(kvcl_comm_h comm, kvcl_coll_comm_t *cc)
+{
+    const kvcl_status_t status = kvcl_rank_slots_check(comm);
+
+    kvcl_lock(comm->ctx);
+    cc->whole = (status == KVCL_OK);
+    kvcl_unlock(comm->ctx);
+    return status;
+}
+
 kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_coll_path_t *path_p)
 {
     kvcl_context_h ctx = comm->ctx;

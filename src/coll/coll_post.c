@@ -32,17 +32,21 @@ static kvcl_status_t borrow_plan(kvcl_coll_call_t *call, kvcl_coll_comm_t **cc_p
                                     .reduction = call->reduction, .parts = call->parts};
     const kvcl_coll_alg_t *alg;
     kvcl_status_t         status;
-    bool                  tried = false;
+    bool                  tried = false, whole = false;
 
     kvcl_lock(ctx);
     status = kvcl_coll_comm_get(call->comm, cc_p);
     if (status == KVCL_OK) {
         tried = (*cc_p)->stage.tried;
+        whole = (*cc_p)->whole;
         ++(*cc_p)->posts;
     } else {
         *cc_p = NULL;
     }
     kvcl_unlock(ctx);
+    if ((status == KVCL_OK) && !whole && (shape.size > 1)) {
+        status = kvcl_coll_comm_whole(call->comm, *cc_p);
+    }
     if ((status == KVCL_OK) && (shape.size > 1) &&
         ((call->cache != NULL) || (call->parts != NULL) || (call->len >= KVCL_COLL_STAGE_MIN))) {
         status = kvcl_coll_comm_path(call->comm, *cc_p, &shape.path);

@@ -40,6 +40,7 @@ typedef struct kvcl_coll_comm {
     uint32_t          rank;
     uint32_t          size;
     int               path;    /* kvcl_coll_path_t of caches, -1: not known yet */
+    bool              whole;   /* each of its slots has a process, or had one */
     kvcl_plan_cache_t plans;
     kvcl_coll_stage_t stage;
     kvcl_list_t       waiting; /* kvcl_coll_op_t, by seq */
@@ -240,6 +241,9 @@ void kvcl_coll_comm_release(kvcl_context_h ctx, kvcl_coll_comm_t *cc);
 /** Has this collective ended here? Then *status_p is the answer to an announcement in it. */
 bool kvcl_coll_comm_is_over(const kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t *status_p);
 void kvcl_coll_comm_failure(kvcl_coll_comm_t *cc, uint64_t seq, kvcl_status_t status);
+/** No lock held; sets cc->whole. KVCL_ERR_RANK_FAILED: nobody has one of its slots. All ranks must find that out, those
+ *  too whose plan does not have the slot: nobody tells them. */
+kvcl_status_t kvcl_coll_comm_whole(kvcl_comm_h comm, kvcl_coll_comm_t *cc) KVCL_MUST_CHECK;
 /** No lock held; queries boot the first time. *path_p is the same on all ranks: KVCL_COLL_PATH_SHM if, by their
  *  addresses, every rank can map the cache memory of all others. */
 kvcl_status_t kvcl_coll_comm_path(kvcl_comm_h comm, kvcl_coll_comm_t *cc, kvcl_coll_path_t *path_p) KVCL_MUST_CHECK;

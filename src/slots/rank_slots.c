@@ -77,6 +77,29 @@ static bool is_of_job(const struct kvcl_comm *comm)
     return !comm->inter && ((comm->world != NULL) || (comm == comm->ctx->world));
 }
 
+kvcl_status_t kvcl_rank_slots_check(kvcl_comm_h comm)
+{
+    kvcl_context_h ctx    = comm->ctx;
+    const bool     full   = (ctx->slots.n == ctx->boot->size) && (ctx->boot->join_times_ns == NULL);
+    kvcl_status_t  status = KVCL_OK;
+    const void     *address;
+    size_t         len;
+    bool           member;
+    int            rank;
+
+    for (rank = 0; !full && is_of_job(comm) && (status == KVCL_OK) && (rank < comm->size); ++rank) {
+        kvcl_lock(ctx);
+        member = (ctx->slots.v[slot_of(comm, rank)].incarnation != 0); /* whose address may not be known yet */
+        kvcl_unlock(ctx);
+        if (!member && (rank != comm->rank)) {
+            pthread_mutex_lock(&ctx->boot_lock);
+            status = kvcl_rank_slot_address(ctx, slot_of(comm, rank), &address, &len);
+            pthread_mutex_unlock(&ctx->boot_lock);
+        }
+    }
+    return status;
+}
+
 void kvcl_rank_slot_come(kvcl_context_h ctx, int slot, kvcl_peer_t *peer)
 {
     kvcl_comm_h comm;

@@ -41,6 +41,10 @@ void          kvcl_rank_slots_close(struct kvcl_context *ctx);
 kvcl_status_t kvcl_rank_slot_address(struct kvcl_context *ctx, int slot, const void **address_p, size_t *len_p)
     KVCL_MUST_CHECK;
 
+/** No lock held. Has or had each slot of the communicator a process? KVCL_ERR_RANK_FAILED: not that; or as
+ * kvcl_boot_get(). */
+kvcl_status_t kvcl_rank_slots_check(struct kvcl_comm *comm) KVCL_MUST_CHECK;
+
 /** Lock held. A process has come into the slot; peer NULL: this one. */
 void kvcl_rank_slot_come(struct kvcl_context *ctx, int slot, kvcl_peer_t *peer);
 

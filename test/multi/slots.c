@@ -26,6 +26,7 @@ static int with_nobody(kvcl_comm_h world)
     kvcl_status_t      status;
     kvcl_req_h         req;
     kvcl_rank_state_t  state;
+    char               byte = 'x';
     int                i;
 
     for (i = size; i < size + FREE; ++i) {
@@ -43,6 +44,11 @@ static int with_nobody(kvcl_comm_h world)
     }
     if (kvcl_barrier(world, NULL, &req) != KVCL_ERR_RANK_FAILED) {
         return wrong("a barrier with nobody");
+    }
+    status = kvcl_bcast_bytes(world, 0, &byte, 1, NULL, &req); /* rank 1 alone has only to wait for rank 0 */
+    status = (status == KVCL_OK) ? kvcl_req_wait(req, KVCL_WAIT_FOREVER) : status;
+    if (status != KVCL_ERR_RANK_FAILED) {
+        return wrong("a broadcast with nobody");
     }
     if (kvcl_now_ns() - from > UINT64_C(5000000000)) {
         return wrong("operations with nobody take their time");
