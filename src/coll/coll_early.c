@@ -4,8 +4,8 @@
  * Early: a rank may announce in a collective, or even in a communicator, that this rank has not begun. Such messages
  * are kept unchanged and handled when the collective begins. Bound: a correct rank has at most KVCL_COLL_OPEN
  * collectives of a communicator in flight, each with KVCL_EXEC_ANNOUNCES announcements open to a peer; EARLY_MAX holds
- * those of four communicators, and the bound of bytes those of one at least. A peer that exceeds it is sent an ABORT.
- * Messages older than two timeouts are dropped.
+ * those of four communicators, and the bound of bytes those of one at least. Where a peer exceeds it, its messages
+ * older than two timeouts are dropped; or it is sent an ABORT.
  *
  * An ABORT for a collective that has not begun is answered with an ABORT at once, because no bytes are being read. An
  * announcement in one that has ended is answered with its status. No other message of either is answered, and an answer
@@ -77,26 +77,36 @@ void kvcl_coll_refuse(kvcl_context_h ctx, const kvcl_coll_comm_t *cc, uint64_t s
     }
 }
 
-/* Is there room for one more message of this peer? Expired messages make room. */
-static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
+/* Have this peer's messages and one of len bytes room? */
+static bool fits(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
 {
     const size_t most = (size_t)KVCL_COLL_OPEN * KVCL_EXEC_ANNOUNCES * ctx->config.eager; /* of one communicator */
-    uint64_t     now  = kvcl_now_ns(), age = 2 * ctx->config.timeout_ns;
     size_t       n    = 0, bytes = len;
-    early_t      *early, *next;
+    early_t      *early;
 
-    kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
-        if (early->peer != peer) {
-            continue;
-        }
-        if (now - early->came_ns > age) {
-            drop(early);
-            continue;
-        }
-        ++n;
-        bytes += early->len;
+    kvcl_list_foreach (early, &kvcl_coll_room(ctx)->early, early_t, link) {
+        n     += (early->peer == peer) ? 1 : 0;
+        bytes += (early->peer == peer) ? early->len : 0;
     }
     return (n < EARLY_MAX) && (bytes <= ((most > EARLY_BYTES_MAX) ? most : EARLY_BYTES_MAX));
+}
+
+/* Expired messages make room where there is none: others may still wait for these collectives, whose own deadlines are
+ * not known here. */
+static bool has_room(kvcl_context_h ctx, const kvcl_peer_t *peer, size_t len)
+{
+    const uint64_t now = kvcl_now_ns(), age = 2 * ctx->config.timeout_ns;
+    early_t        *early, *next;
+
+    if (fits(ctx, peer, len)) {
+        return true;
+    }
+    kvcl_list_foreach_safe (early, next, &kvcl_coll_room(ctx)->early, early_t, link) {
+        if ((early->peer == peer) && (now - early->came_ns > age)) {
+            drop(early);
+        }
+    }
+    return fits(ctx, peer, len);
 }
 
 /* A peer aborts a collective: drop its announcements in it. */
