@@ -1,10 +1,12 @@
 /*
  * A rank that comes to an open store (store/grow/come.c) asks a rank without the store again: it may come as well, and
- * then be the only one that can take the first. One that goes and comes again and again uses no more memory for it.
+ * then be the only one that can take the first. One that goes and comes again and again uses no more memory for it. One
+ * with a second tier comes as well.
  * Three ranks of one process with views; the test sets what they know.
  */
 #include "config.h"
 #include "base/clock.h"
+#include "store/cold/cold.h"
 #include "store/grow/rounds.h"
 #include "store/home/follow_views.h"
 #include "store/home/ranks.h"
@@ -15,9 +17,11 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define LONG_NS (60 * KVCL_NS_PER_SEC)
 
+enum { BLOCK = 256 };
 enum { MOVES, COMES, ABSENT, RANKS }; /* MOVES: its shards seem to move, so it takes no rank by itself */
 
 typedef struct rank {
@@ -27,12 +31,14 @@ typedef struct rank {
 } rank_t;
 
 static rank_t ranks[RANKS];
+static char   tier[96]; /* of COMES; "": none */
 
 static kvcl_status_t open_store(rank_t *r, uint64_t flags)
 {
-    kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = 256,
+    kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = BLOCK,
                              .flags = flags};
 
+    p.nvme = (r == &ranks[COMES]) ? tier : "";
     return kvcl_store_open(r->world, &p, &r->store);
 }
 
@@ -181,6 +187,44 @@ START_TEST(a_rank_without_the_store_is_asked_again)
 }
 END_TEST
 
+/* A rank closes its part, and comes again. */
+static void come_again(void)
+{
+    int me = COMES;
+
+    go();
+    (void)come(&me);
+    wait_settled(&ranks[MOVES]);
+    wait_settled(&ranks[ABSENT]);
+}
+
+static const char *open_tier(void)
+{
+    static char path[64];
+
+    snprintf(path, sizeof(path), "/tmp/kvcl-comes-%d", (int)getpid());
+    snprintf(tier, sizeof(tier), "%s:4M", path);
+    return path;
+}
+
+static void close_tier(const char *path)
+{
+    tier[0] = '\0';
+    unlink(path);
+}
+
+START_TEST(a_rank_with_a_tier_comes)
+{
+    const char *path = open_tier();
+
+    board_do(RANKS, begin);
+    come_again();
+    ck_assert_ptr_nonnull(ranks[COMES].store->cold);
+    board_do(RANKS, end);
+    close_tier(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ranks that come to a store");
@@ -192,6 +236,7 @@ int main(void)
     tcase_set_timeout(tcase, 180);
     tcase_add_test(tcase, a_rank_without_the_store_is_asked_again);
     tcase_add_test(tcase, the_same_rank_goes_and_comes_without_further_maps);
+    tcase_add_test(tcase, a_rank_with_a_tier_comes);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -198,13 +198,11 @@ void kvcl_cold_start(kvcl_cold_t *cold)
     }
     kvcl_lock(cold->store->ctx);
     cold->notified = !cold->store->ranks[cold->store->me].listing;
+    cold->started  = (pthread_create(&cold->thread, NULL, run, cold) == 0);
+    cold->off      = !cold->started;
     kvcl_unlock(cold->store->ctx);
-    cold->started = (pthread_create(&cold->thread, NULL, run, cold) == 0);
     if (!cold->started) {
         kvcl_log_warn("no thread for a store's second tier: nothing is written into it");
-        kvcl_lock(cold->store->ctx);
-        cold->off = true;
-        kvcl_unlock(cold->store->ctx);
     }
     kvcl_cold_kick(cold);
 }

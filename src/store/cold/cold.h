@@ -103,7 +103,7 @@ typedef struct kvcl_cold {
     bool                notified;   /* the other ranks were notified that all of it is listed */
     /* The thread. */
     pthread_t       thread;
-    bool            started;
+    bool            started;           /* engine lock */
     pthread_mutex_t lock;
     pthread_cond_t  wake;
     _Atomic bool    kicked;            /* there is work */
@@ -190,7 +190,8 @@ void           kvcl_notes_report(kvcl_cold_t *cold);
 
 /** A pool block was published. */
 void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum);
-/** Lock held. The homes of keys have changed: what the tier has is listed again. Has it been? cold NULL: nothing is. */
+/** Lock held. The homes of keys have changed: what the tier has is listed again. Has it been? Nothing is to be where
+ * cold is NULL, or kvcl_cold_start() is still to list it. */
 void          kvcl_cold_list_again(kvcl_cold_t *cold);
 bool          kvcl_cold_is_listed(const kvcl_cold_t *cold);
 /** A pool block is evicted. True: its homes are notified of that once they list the block in the tier. */

@@ -97,9 +97,10 @@ void kvcl_cold_list_again(kvcl_cold_t *cold)
     }
 }
 
+/* Without the thread nothing is: a rank that comes to a store starts it when its shards have moved, and lists then. */
 bool kvcl_cold_is_listed(const kvcl_cold_t *cold)
 {
-    return (cold == NULL) || cold->notified;
+    return (cold == NULL) || !cold->started || cold->notified;
 }
 
 /* Once all listings of a start are over. */
