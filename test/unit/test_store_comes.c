@@ -1,7 +1,7 @@
 /*
  * A rank that comes to an open store (store/grow/come.c) asks a rank without the store again: it may come as well, and
  * then be the only one that can take the first. One that goes and comes again and again uses no more memory for it. One
- * with a second tier comes as well.
+ * with a second tier comes as well; it knows its own part as the others do.
  * Three ranks of one process with views; the test sets what they know.
  */
 #include "config.h"
@@ -198,6 +198,22 @@ static void come_again(void)
     wait_settled(&ranks[ABSENT]);
 }
 
+START_TEST(a_rank_that_comes_knows_its_own_part)
+{
+    const struct kvcl_store *store;
+
+    board_do(RANKS, begin);
+    come_again();
+    store = ranks[COMES].store;
+    kvcl_lock(ranks[COMES].ctx);
+    ck_assert_uint_ne(store->places[COMES].host, 0);
+    ck_assert_uint_eq(store->places[COMES].host, store->places[MOVES].host);
+    ck_assert(kvcl_store_takes(store, COMES, BLOCK));
+    kvcl_unlock(ranks[COMES].ctx);
+    board_do(RANKS, end);
+}
+END_TEST
+
 static const char *open_tier(void)
 {
     static char path[64];
@@ -237,6 +253,7 @@ int main(void)
     tcase_add_test(tcase, a_rank_without_the_store_is_asked_again);
     tcase_add_test(tcase, the_same_rank_goes_and_comes_without_further_maps);
     tcase_add_test(tcase, a_rank_with_a_tier_comes);
+    tcase_add_test(tcase, a_rank_that_comes_knows_its_own_part);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -200,6 +200,7 @@ kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t replicas, uint64_t dea
 {
     kvcl_rounds_t rounds;
     kvcl_status_t status;
+    kvcl_hello_t  own;
 
     if (store->views == NULL) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: KVCL_STORE_JOIN needs KVCL_VIEWS=yes, on all ranks");
@@ -211,6 +212,8 @@ kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t replicas, uint64_t dea
         return status;
     }
     kvcl_lock(store->ctx);
+    own = kvcl_grow_hello(store, true);
+    kvcl_store_rank_meet(store, store->me, &own);
     kvcl_list_add_tail(&kvcl_store_room(store->ctx)->stores, &store->link);
     kvcl_unlock(store->ctx);
     status = be_taken(&rounds);
