@@ -107,7 +107,7 @@ kvcl_status_t kvcl_home_list(kvcl_home_t *home, const kvcl_key_t *key, const kvc
         return KVCL_ERR_NOT_FOUND;
     }
     status = kvcl_dir_table_insert(home->table, key, loc);
-    if ((status == KVCL_ERR_EXISTS) && drop_gone(home, key)) {
+    if (((status == KVCL_ERR_EXISTS) || (status == KVCL_ERR_STALE)) && drop_gone(home, key)) {
         status = kvcl_dir_table_insert(home->table, key, loc);
     }
     return status;

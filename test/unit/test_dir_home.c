@@ -341,6 +341,28 @@ START_TEST(a_full_set_of_copies_has_none_of_the_dead)
 }
 END_TEST
 
+/* A rank's new process lists the same key in the same slot, as one does that reads its tier's file again. */
+START_TEST(an_entry_of_the_process_before_is_no_newer_one)
+{
+    kvcl_dir_loc_t loc = test_loc(3, 7, 9), locs[KVCL_DIR_LOCS_MAX];
+    kvcl_key_t     key;
+
+    open_home();
+    key             = my_key(0);
+    loc.incarnation = 2; /* random numbers are in no order */
+    ck_assert_int_eq(kvcl_dir_table_insert(&table, &key, &loc), KVCL_OK);
+    loc = test_loc(3, 7, 1);
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_OK);
+    ck_assert_uint_eq(kvcl_dir_table_find(&table, &key, locs), 1);
+    ck_assert_uint_eq(locs[0].incarnation, 1);
+    ck_assert_uint_eq(locs[0].gen, 1);
+    loc.gen = 2;
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_OK);
+    loc.gen = 1;
+    ck_assert_int_eq(one(KVCL_DIR_MSG_PUBLISH, &key, &loc), KVCL_ERR_STALE); /* that one lives */
+}
+END_TEST
+
 /* A copy is accepted while its source or the copy itself is listed. At the backup, which may not know yet, it is always
  * accepted. */
 START_TEST(a_copy_of_what_is_listed_no_more_is_refused)
@@ -410,6 +432,7 @@ int main(void)
     tcase_add_test(tc, a_publish_of_a_dead_process_or_foreign_shard_is_stale);
     tcase_add_test(tc, a_publish_from_a_later_view_is_stale_until_the_home_is_there);
     tcase_add_test(tc, a_full_set_of_copies_has_none_of_the_dead);
+    tcase_add_test(tc, an_entry_of_the_process_before_is_no_newer_one);
     tcase_add_test(tc, a_copy_of_what_is_listed_no_more_is_refused);
     tcase_add_test(tc, a_removed_key_waits_for_the_ranks_that_hold_it);
     tcase_add_test(tc, a_dead_rank_and_a_new_view_drop_what_is_gone);
