@@ -8,6 +8,7 @@
 #include "config.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "member/lease.h"
 #include "store/cold/cold.h"
 #include "store/admin/ops.h"
 #include "store/copy/copy_jobs.h"
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 
 enum { RECS_MAX = 512 };
+#define REFUSED_NS (5 * KVCL_NS_PER_MS) /* until a rank without a lease is asked again */
 
 typedef struct discard_request {
     int64_t  to_rank; /* the rank that has the blocks now; -1: none, and only the keys of the records count */
@@ -149,8 +151,65 @@ kvcl_status_t kvcl_discard(kvcl_store_h store, const kvcl_key_t *keys, const kvc
 
 /* ---- discarding every copy of keys ---- */
 
-/* Sends to all ranks at once, RECS_MAX keys at a time. A rank that has failed to answer gets no further request. */
-static kvcl_status_t discard_everywhere(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns)
+/* Ranks without a lease have dropped nothing: each that has said so is to be asked again. again: they were, and one
+ * that does not answer may be one of them. n_ranks: there is none. */
+static uint32_t take_refusals(const struct kvcl_store *store, kvcl_status_t *statuses, bool again)
+{
+    uint32_t first = store->n_ranks, i;
+
+    for (i = store->n_ranks; i-- > 0;) {
+        if ((statuses[i] == KVCL_ERR_NO_QUORUM) || (again && (statuses[i] == KVCL_ERR_TIMED_OUT))) {
+            statuses[i] = KVCL_OK;
+            first       = i;
+        }
+    }
+    return first;
+}
+
+static bool is_closed(void *arg)
+{
+    return ((const struct kvcl_store *)arg)->closing;
+}
+
+static bool is_excluded(kvcl_store_h store)
+{
+    bool is;
+
+    kvcl_lock(store->ctx);
+    is = kvcl_member_is_excluded(store->ctx);
+    kvcl_unlock(store->ctx);
+    return is;
+}
+
+/* One request, to all ranks at once. A rank that has failed to answer gets no further request. */
+static kvcl_status_t ask_all(kvcl_store_h store, const uint8_t *payload, size_t len, uint64_t timeout_ns,
+                             uint64_t deadline_ns, kvcl_op_out_t *outs, kvcl_status_t *statuses)
+{
+    kvcl_status_t status;
+    uint32_t      rank;
+    bool          again = false;
+
+    for (;; again = true) {
+        status = kvcl_op_call_all(store, KVCL_RPC_DISCARD, payload, len, timeout_ns, outs, statuses);
+        rank   = (status == KVCL_OK) ? take_refusals(store, statuses, again) : store->n_ranks;
+        if (rank == store->n_ranks) {
+            return status;
+        }
+        if (is_excluded(store)) {
+            return kvcl_fail(KVCL_ERR_STALE, "kvcl_store_upsert: the other ranks have excluded this one");
+        }
+        if (kvcl_deadline_passed(deadline_ns)) {
+            return kvcl_fail(KVCL_ERR_NO_QUORUM, "kvcl_store_upsert: too few ranks answer rank %u, so it keeps its "
+                             "blocks of the keys, which are absent: call it again", rank);
+        }
+        (void)kvcl_engine_wait(store->ctx, is_closed, store, kvcl_deadline_after(REFUSED_NS));
+        timeout_ns = kvcl_deadline_left(deadline_ns) + 1;
+    }
+}
+
+/* RECS_MAX keys at a time. */
+static kvcl_status_t discard_everywhere(kvcl_store_h store, const kvcl_key_t *keys, size_t n, uint64_t timeout_ns,
+                                        uint64_t deadline_ns)
 {
     size_t            each     = sizeof(uint64_t) + sizeof(kvcl_op_out_t) + sizeof(kvcl_status_t);
     uint64_t          *counts  = calloc(store->n_ranks, each);
@@ -176,8 +235,8 @@ static kvcl_status_t discard_everywhere(kvcl_store_h store, const kvcl_key_t *ke
         for (i = 0; i < store->n_ranks; ++i) {
             outs[i] = (kvcl_op_out_t){.buf = (uint8_t *)&counts[i], .cap = sizeof(counts[i])};
         }
-        status = kvcl_op_call_all(store, KVCL_RPC_DISCARD, payload,
-                                  sizeof(request) + (request.n * sizeof(kvcl_store_rec_t)), timeout_ns, outs, statuses);
+        status = ask_all(store, payload, sizeof(request) + (request.n * sizeof(kvcl_store_rec_t)), timeout_ns,
+                         deadline_ns, outs, statuses);
     }
     free(counts);
     free(payload);
@@ -191,7 +250,7 @@ kvcl_status_t kvcl_discard_all(kvcl_store_h store, const kvcl_key_t *keys, size_
     kvcl_status_t      status   = kvcl_views_wait_to_own(store, deadline, "kvcl_store_upsert");
     kvcl_req_h         removed;
 
-    status = (status == KVCL_OK) ? discard_everywhere(store, keys, n, timeout_ns) : status;
+    status = (status == KVCL_OK) ? discard_everywhere(store, keys, n, timeout_ns, deadline) : status;
     if (status == KVCL_OK) { /* copies of ranks that did not answer must not stay listed */
         p.timeout_ns = timeout_ns;
         status       = kvcl_store_remove(store, keys, n, &p, &removed);
