@@ -64,6 +64,30 @@ typedef struct taking {
     bool             revoked;
 } taking_t;
 
+/* Has its sender failed, and another process the rank by now? Its number would say that it is the other one's. */
+static bool is_outdated(const struct kvcl_comm *comm, const kvcl_notice_t *notice)
+{
+    const kvcl_peer_t *now;
+
+    if ((notice->peer->state != KVCL_PEER_FAILED) || (notice->source >= comm->size)) {
+        return false;
+    }
+    now = atomic_load_explicit(&comm->peers[notice->source], memory_order_acquire);
+    return (now != NULL) && (now != notice->peer);
+}
+
+/* Lock held. The first one that is to be taken, or NULL. */
+static kvcl_notice_t *first_of(kvcl_inbox_t *inbox, const struct kvcl_comm *comm)
+{
+    kvcl_notice_t *notice;
+
+    kvcl_assert_locked(comm->ctx);
+    while (((notice = kvcl_inbox_first(inbox, comm->id)) != NULL) && is_outdated(comm, notice)) {
+        kvcl_inbox_drop(inbox, notice);
+    }
+    return notice;
+}
+
 /* Lock held. There is one; it stays if it has no room in buf. */
 static bool take(void *arg)
 {
@@ -76,7 +100,7 @@ static bool take(void *arg)
     if (taking->revoked) {
         return true;
     }
-    notice = taking->over ? NULL : kvcl_inbox_first(inbox, taking->comm->id);
+    notice = taking->over ? NULL : first_of(inbox, taking->comm);
     if (notice == NULL) {
         return taking->over;
     }

@@ -100,7 +100,7 @@ static kvcl_status_t sum_on_device(kvcl_comm_h world, uint64_t among)
     return status;
 }
 
-/* Sends some bytes to each other rank of the world's, and takes theirs. */
+/* Sends some bytes to each other rank of the world's, and takes theirs. No notification is there (GREET). */
 static kvcl_status_t talk(kvcl_comm_h world, uint64_t among)
 {
     static unsigned char out[BYTES], in[SLOTS][BYTES];
@@ -132,6 +132,9 @@ static kvcl_status_t talk(kvcl_comm_h world, uint64_t among)
             status = KVCL_ERR_INTERNAL;
         }
     }
+    if ((status == KVCL_OK) && (kvcl_notify_recv(world, in[me], BYTES, NULL, 0) != KVCL_ERR_WAIT_TIMEOUT)) {
+        status = KVCL_ERR_INTERNAL;
+    }
     return status;
 }
 
@@ -145,6 +148,7 @@ static kvcl_status_t greet(kvcl_comm_h world, uint64_t among)
     for (i = 0; (i < SLOTS) && (status == KVCL_OK); ++i) {
         if ((((among >> i) & 1) != 0) && (i != kvcl_comm_rank(world))) {
             status = kvcl_send_bytes(world, i, 7, word, sizeof(word), &params, NULL);
+            status = (status == KVCL_OK) ? kvcl_notify(world, i, word, sizeof(word), &params, NULL) : status;
         }
     }
     return status;

@@ -16,8 +16,8 @@
 
 enum { SLOTS = 8, PROCS = 512, EVENTS = 256, LONG_S = 60, NO_RANK = -1 };
 
-/* HOLE: see hole.h. GREET: send what nobody waits for, with the tag of TALK. DEVICE: sums by src/devcoll, of host
- * memory. */
+/* HOLE: see hole.h. GREET: send what nobody waits for, with the tag of TALK, and a notification. DEVICE: sums by
+ * src/devcoll, of host memory. */
 typedef enum { NOTHING, BARRIER, TALK, GREET, AGREE, DEVICE, SIZES, ACTIVATE, SYNC, WAITS, HOLE, END } what_t;
 
 /* What a process does and is told. */
