@@ -274,7 +274,8 @@ static uint64_t tick(kvcl_member_room_t *room)
         if (kvcl_member_lease_changed(room, now_ns) || (atomic_load(&room->n_calls) != 0)) {
             kvcl_engine_notify(room->ctx);
         }
-        if ((kvcl_views_is_busy(&room->views) || (room->joining && !room->begun)) && (rest_ns > KVCL_TICK_NS)) {
+        if ((kvcl_views_is_busy(&room->views) || (room->joining && !room->begun && !room->excluded)) &&
+            (rest_ns > KVCL_TICK_NS)) {
             rest_ns = KVCL_TICK_NS;
         }
     }

@@ -390,5 +390,6 @@ void kvcl_lead_tick(kvcl_views_t *views, uint64_t now_ns)
 
 bool kvcl_views_is_busy(const kvcl_views_t *views)
 {
-    return (views->wanted_ns != 0) || (views->asked != 0) || (views->accepted != 0) || (views->ballot.number != 0);
+    return (views->state == KVCL_VIEWS_MEMBER) && ((views->wanted_ns != 0) || (views->asked != 0) ||
+                                                   (views->accepted != 0) || (views->ballot.number != 0));
 }

@@ -170,7 +170,7 @@ bool kvcl_views_lease_of(kvcl_views_t *views, uint32_t slot, uint64_t lease_ns);
 /** Some other message of this member came. */
 void kvcl_views_heard(kvcl_views_t *views, uint32_t slot, uint64_t now_ns);
 
-/** Is a change under way or wanted? Then ticks are due more often. */
+/** Is a change under way or wanted, in which this rank takes part? Then ticks are due more often. */
 bool kvcl_views_is_busy(const kvcl_views_t *views);
 
 /** Sends this rank's view, as to a rank that it excludes. */

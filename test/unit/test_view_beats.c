@@ -1,6 +1,7 @@
 /*
  * When a rank beats (view/views.h): ranks that share a clock at the same ticks, whenever each of them began; no gap is
- * longer than the time of a beat, as long as ticks come; and a rank that is no member does not.
+ * longer than the time of a beat, as long as ticks come; and a rank that is no member does not. Nor does that rank
+ * want to be ticked oftener, as one does that takes part in a change.
  */
 #include "view/views.h"
 
@@ -129,6 +130,21 @@ START_TEST(who_is_no_member_does_not_beat)
 }
 END_TEST
 
+/* Rank 1 learns that rank 2 has ended, and then that it was excluded itself. */
+START_TEST(who_is_excluded_while_views_change_is_not_busy)
+{
+    begin(&ranks[1], &view);
+    tick(&ranks[1]);
+    ck_assert(!kvcl_views_is_busy(&ranks[1].views));
+    kvcl_views_proven(&ranks[1].views, 2, 3, false, now_ns);
+    ck_assert(kvcl_views_is_busy(&ranks[1].views));
+    kvcl_views_give_up(&ranks[1].views);
+    now_ns += 1000 * MS;
+    tick(&ranks[1]);
+    ck_assert(!kvcl_views_is_busy(&ranks[1].views));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("beats");
@@ -138,6 +154,7 @@ int main(void)
     tcase_add_test(tcase, ranks_that_share_a_clock_beat_at_the_same_ticks);
     tcase_add_test(tcase, a_late_tick_beats_once);
     tcase_add_test(tcase, who_is_no_member_does_not_beat);
+    tcase_add_test(tcase, who_is_excluded_while_views_change_is_not_busy);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }
