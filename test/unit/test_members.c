@@ -279,6 +279,7 @@ START_TEST(who_joins_through_one_that_has_joined_gets_the_times_of_the_job)
     ck_assert_uint_eq(times.detect.dead_ns, 10 * KVCL_NS_PER_SEC);
     ck_assert_mem_eq(&times, &kvcl_member_room(a)->times, sizeof(times));
     ck_assert_mem_eq(&times, &kvcl_member_room(b)->times, sizeof(times));
+    ck_assert_uint_eq(c->config.dead_ns, times.detect.dead_ns); /* by which a link's search goes as well */
     kvcl_finalize(c);
     kvcl_finalize(b);
     kvcl_finalize(a);

@@ -105,18 +105,20 @@ void kvcl_joiner_tick(kvcl_member_room_t *room, uint64_t now_ns)
 
 /* ---- settings ---- */
 
-kvcl_status_t kvcl_joiner_take_times(kvcl_member_room_t *room, const kvcl_config_t *config,
-                                     const uint64_t *job)
+kvcl_status_t kvcl_joiner_take_times(kvcl_member_room_t *room, kvcl_config_t *config, const uint64_t *job)
 {
     kvcl_views_times_t times = KVCL_VIEWS_TIMES;
     const char         *wrong;
 
+    if (job != NULL) {
+        config->beat_ns    = job[0];
+        config->suspect_ns = job[1];
+        config->dead_ns    = job[2];
+        config->lease_ns   = job[3];
+        config->warm_ns    = job[4];
+    }
     times.detect = (kvcl_detect_times_t){config->beat_ns, config->suspect_ns, config->dead_ns, config->warm_ns};
     times.lease_ns = config->lease_ns;
-    if (job != NULL) {
-        times.detect   = (kvcl_detect_times_t){job[0], job[1], job[2], job[4]};
-        times.lease_ns = job[3];
-    }
     wrong          = kvcl_views_times_wrong(&times);
     if (wrong != NULL) {
         return kvcl_fail(KVCL_ERR_INVALID_PARAM, "KVCL_BEAT, KVCL_SUSPECT, KVCL_DEAD, KVCL_LEASE, KVCL_WARM: %s",

@@ -73,8 +73,9 @@ void kvcl_joiner_tick(kvcl_member_room_t *room, uint64_t now_ns);
 void kvcl_joiner_on_answer(kvcl_member_room_t *room, uint32_t slot, const kvcl_msg_join_t *in,
                            const kvcl_rankset_t *members);
 
-/** No lock held. The times of views: job, where this process joins it; NULL: the settings. KVCL_ERR_INVALID_PARAM. */
-kvcl_status_t kvcl_joiner_take_times(kvcl_member_room_t *room, const kvcl_config_t *config, const uint64_t *job)
+/** No lock held. The times of views: job, where this process joins it, which become its settings; NULL: the settings.
+ * KVCL_ERR_INVALID_PARAM. */
+kvcl_status_t kvcl_joiner_take_times(kvcl_member_room_t *room, kvcl_config_t *config, const uint64_t *job)
     KVCL_MUST_CHECK;
 
 /** Lock held. Has this process joined, or will it never? room */
