@@ -146,7 +146,7 @@ static kvcl_status_t ask_each(boot_join_t *join, const kvcl_boot_params_t *param
 
 static kvcl_status_t ask_all(boot_join_t *join, const kvcl_boot_params_t *params)
 {
-    const uint64_t        deadline_ns = kvcl_deadline_after(kvcl_boot_timeout(params));
+    const uint64_t        deadline_ns = join->super.join_until_ns;
     const uint64_t        begun_ns    = kvcl_now_ns();
     const struct timespec nap         = {.tv_nsec = (long)NAP_NS};
     kvcl_status_t         status;
@@ -189,9 +189,10 @@ static kvcl_status_t join_open(const kvcl_boot_params_t *params, uint8_t *secret
     if (join == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for the boot");
     }
-    join->super.ops        = &kvcl_boot_join_ops;
-    join->super.secret     = secret;
-    join->super.local_rank = -1;
+    join->super.ops           = &kvcl_boot_join_ops;
+    join->super.secret        = secret;
+    join->super.local_rank    = -1;
+    join->super.join_until_ns = kvcl_deadline_after(kvcl_boot_timeout(params));
     status = parse(join, params->join);
     if ((status == KVCL_OK) && (params->rank >= KVCL_JOIN_SLOTS_MAX)) { /* no question can name it */
         status = kvcl_fail(KVCL_ERR_UNKNOWN_RANK, "KVCL_RANK=%d (or params.rank): a job that one can join has at most "

@@ -208,6 +208,74 @@ START_TEST(a_process_that_joins_as_no_rank_of_the_job_is_told_so)
 }
 END_TEST
 
+/* ---- how long a join takes ---- */
+
+#define JOIN_NS  (4 * KVCL_NS_PER_SEC)   /* KVCL_BOOT_TIMEOUT */
+#define FIRST_NS (2500 * KVCL_NS_PER_MS) /* until the member gives a slot: less than one question may take */
+#define LATE_NS  (JOIN_NS + 1500 * KVCL_NS_PER_MS)
+
+typedef struct joining {
+    pthread_t     thread;
+    uint64_t      from_ns;
+    kvcl_status_t status;
+} joining_t;
+
+static void *join_late(void *arg)
+{
+    joining_t          *joining = arg;
+    kvcl_init_params_t params   = KVCL_INIT_PARAMS_INIT;
+    kvcl_context_h     ctx;
+
+    params.boot        = "join";
+    params.path        = "loop";
+    params.secret_file = secret;
+    joining->status    = kvcl_init(&params, &ctx);
+    if (joining->status == KVCL_OK) {
+        kvcl_finalize(ctx);
+    }
+    return NULL;
+}
+
+static bool has_given(kvcl_context_h locked, uint32_t slot)
+{
+    kvcl_assert_locked(locked);
+    return kvcl_member_room(locked)->ranks[slot].reserved_ns != 0;
+}
+
+/* A member that is slow to give a slot, and then slow to let the process in: its time is up before the second ends. */
+START_TEST(a_join_has_one_time_for_all_of_it)
+{
+    joining_t      joining = {.status = KVCL_INPROGRESS};
+    kvcl_context_h a       = begin_job();
+    char           at[128];
+    size_t         len;
+
+    ck_assert_int_eq(kvcl_join_address(a, at, sizeof(at), &len), KVCL_OK);
+    setenv("KVCL_JOIN", at, 1);
+    setenv("KVCL_BOOT_TIMEOUT", "4s", 1);
+    kvcl_lock(a);
+    joining.from_ns = kvcl_now_ns();
+    ck_assert_int_eq(pthread_create(&joining.thread, NULL, join_late, &joining), 0);
+    while (kvcl_now_ns() - joining.from_ns < FIRST_NS) {
+        nap();
+    }
+    while (!has_given(a, 1)) {
+        kvcl_unlock(a);
+        nap();
+        kvcl_lock(a);
+    }
+    while (kvcl_now_ns() - joining.from_ns < LATE_NS) {
+        nap();
+    }
+    kvcl_unlock(a);
+    ck_assert_int_eq(pthread_join(joining.thread, NULL), 0);
+    ck_assert_int_eq(joining.status, KVCL_ERR_UNREACHABLE);
+    kvcl_finalize(a);
+    unsetenv("KVCL_BOOT_TIMEOUT");
+    unsetenv("KVCL_JOIN");
+}
+END_TEST
+
 /* ---- addresses of processes that this member lacks ---- */
 
 enum { LIES = 100 };
@@ -596,6 +664,8 @@ int main(void)
     tcase_add_test(tcase, a_process_that_has_joined_counts_before_it_is_known);
     tcase_add_test(tcase, a_process_that_joins_takes_no_members_that_cannot_be);
     tcase_add_test(tcase, a_process_that_joins_as_no_rank_of_the_job_is_told_so);
+    tcase = add_case(suite, "time");
+    tcase_add_test(tcase, a_join_has_one_time_for_all_of_it);
     tcase = add_case(suite, "addresses");
     tcase_add_test(tcase, addresses_of_processes_that_are_no_members_make_no_peers);
     tcase = add_case(suite, "times");

@@ -173,7 +173,7 @@ kvcl_status_t kvcl_joiner_wait(kvcl_member_room_t *room)
     kvcl_context_h ctx    = room->ctx;
     kvcl_status_t  status = KVCL_OK;
 
-    (void)kvcl_engine_wait(ctx, is_settled, room, kvcl_deadline_after(ctx->config.boot_timeout_ns));
+    (void)kvcl_engine_wait(ctx, is_settled, room, ctx->boot->join_until_ns);
     kvcl_lock(ctx);
     if (!room->begun && (!room->waiting || kvcl_joiner_is_over(room))) {
         status = kvcl_joiner_failed(room);

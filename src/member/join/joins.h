@@ -83,7 +83,7 @@ bool          kvcl_joiner_is_over(void *room);
 /** Lock held. Why it is no member. */
 kvcl_status_t kvcl_joiner_failed(const kvcl_member_room_t *room) KVCL_MUST_CHECK;
 
-/** No lock held. Until this process is a member, or waits for kvcl_comm_activate; KVCL_BOOT_TIMEOUT. */
+/** No lock held. Until this process is a member, or waits for kvcl_comm_activate; the boot's deadline for joining. */
 kvcl_status_t kvcl_joiner_wait(kvcl_member_room_t *room) KVCL_MUST_CHECK;
 
 #endif
