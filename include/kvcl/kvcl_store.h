@@ -50,14 +50,15 @@ typedef struct kvcl_store_params {
     const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: the
                                  value of KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks
                                  of an earlier run in the file, closed or killed, are available again if the pool has
-                                 their size now. One rank uses a file, which belongs to its user alone (mode
-                                 0600, no symbolic link). A file of another kind is refused. One that is opened with
-                                 another size, or with a key for the first time, loses all its blocks, with a warning
-                                 only. The tier holds one block of a key, also when the key was put in two sizes.
-                                 Checksums detect errors, not intent: with KVCL_STORE_NVME_KEY a block is returned only
-                                 if a process with that key put it there (an older block of the same key may be put
-                                 back, and blocks may be removed, by a process that can write to the file). The file
-                                 is not encrypted: put it on dm-crypt */
+                                 their size now; by KVCL_STORE_JOIN they are dropped, since the others may have
+                                 removed or replaced their keys. One rank uses a file, which belongs to its user alone
+                                 (mode 0600, no symbolic link). A file of another kind is refused. One that is opened
+                                 with another size, or with a key for the first time, loses all its blocks, with a
+                                 warning only. The tier holds one block of a key, also when the key was put in two
+                                 sizes. Checksums detect errors, not intent: with KVCL_STORE_NVME_KEY a block is
+                                 returned only if a process with that key put it there (an older block of the same key
+                                 may be put back, and blocks may be removed, by a process that can write to the file).
+                                 The file is not encrypted: put it on dm-crypt */
     const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
                                  state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. All sizes share dram_bytes, which, rounded down to blocks of the first size

@@ -89,8 +89,7 @@ static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
     if ((status != KVCL_OK) || (spec == NULL) || (spec[0] == '\0')) {
         return status;
     }
-    return kvcl_cold_open(store, spec, (p->nvme != NULL) ? "params.nvme" : "KVCL_STORE_NVME",
-                          (p->flags & KVCL_STORE_NVME_FORMAT) != 0);
+    return kvcl_cold_open(store, spec, (p->nvme != NULL) ? "params.nvme" : "KVCL_STORE_NVME", p->flags);
 }
 
 static kvcl_status_t open_table(kvcl_store_h store, uint64_t entries)

@@ -48,6 +48,7 @@ typedef struct kvcl_tier_params {
     kvcl_tier_evicted_cb_t gone;  /* or NULL */
     void                   *arg;
     bool                   format; /* drop whatever the file holds */
+    bool                   fresh;  /* drop the blocks of a tier; another file, or key, is refused as ever */
     const kvcl_tier_key_t  *key;   /* the file's (tier_key.h), copied; NULL: none */
     const kvcl_tio_ops_t   *io;   /* NULL: io_uring if it can be used, else threads */
 } kvcl_tier_params_t;
@@ -68,8 +69,8 @@ kvcl_status_t kvcl_tier_spec_parse(const char *spec, char **path_p, uint64_t *si
 /**
  * Open the tier of a file, which is created if it is missing; its blocks are found again. Reads from the disk before it
  * returns. A non-empty file that is no tier is refused and left alone, unless params->format is set; one with other
- * segment sizes is formatted. So is one whose formatting was cut short, and one without a key where one is given. A
- * file with another key, or with one where none is given, is refused.
+ * segment sizes is formatted. So is one whose formatting was cut short, one without a key where one is given, and any
+ * tier with params->fresh. A file with another key, or with one where none is given, is refused.
  * @return KVCL_OK, KVCL_ERR_ACCESS (a symbolic link, of another user, open to others, or of another key),
  *         KVCL_ERR_INVALID_PARAM,
  *         KVCL_ERR_NO_SPACE, KVCL_ERR_BUSY (another process has it), KVCL_ERR_EXISTS (no tier of KVCL's), KVCL_ERR_IO,

@@ -165,10 +165,12 @@ static kvcl_status_t inspect(const kvcl_tier_params_t *params, uint8_t *block, k
         kvcl_log_warn("tier %s: it has no key, so nothing proves its blocks: they are dropped", params->path);
         found = false;
     }
-    *ours_p = found && (super.segment == file->super.segment) && (super.n == file->super.n) &&
+    *ours_p = found && !params->fresh && (super.segment == file->super.segment) && (super.n == file->super.n) &&
               ((uint64_t)st.st_size >= kvcl_seg_base(&super, super.n));
     if (*ours_p) {
         file->super = super;
+    } else if (found && params->fresh) {
+        kvcl_log_info("tier %s: its blocks are dropped: they may be out of date", params->path);
     } else if (found) {
         kvcl_log_warn("tier %s: it held %u segments of %llu bytes and is opened for %u of %llu: its blocks are dropped",
                       params->path, super.n, (unsigned long long)super.segment, file->super.n,

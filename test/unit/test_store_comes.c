@@ -1,7 +1,7 @@
 /*
  * A rank that comes to an open store (store/grow/come.c) asks a rank without the store again: it may come as well, and
  * then be the only one that can take the first. One that goes and comes again and again uses no more memory for it. One
- * with a second tier comes as well; it knows its own part as the others do.
+ * with a second tier comes as well, without the blocks that it holds; it knows its own part as the others do.
  * Three ranks of one process with views; the test sets what they know.
  */
 #include "config.h"
@@ -214,6 +214,32 @@ START_TEST(a_rank_that_comes_knows_its_own_part)
 }
 END_TEST
 
+static void put(const rank_t *r, const kvcl_key_t *key)
+{
+    const kvcl_layout_t layout = KVCL_LAYOUT_BYTES(1, BLOCK);
+    const uint32_t      block  = 0;
+    char                bytes[BLOCK];
+    kvcl_cache_h        source;
+    kvcl_req_h          req;
+
+    memset(bytes, 'x', sizeof(bytes));
+    BOARD_OK(kvcl_cache_create(r->ctx, "source", &layout, NULL, &source));
+    BOARD_OK(kvcl_cache_write_block(source, 0, bytes, sizeof(bytes)));
+    BOARD_OK(kvcl_store_put(r->store, key, 1, source, &block, NULL, &req));
+    BOARD_OK(kvcl_req_wait(req, KVCL_WAIT_FOREVER));
+    kvcl_cache_destroy(source);
+}
+
+static bool is_listing(const rank_t *r, int rank)
+{
+    bool is;
+
+    kvcl_lock(r->ctx);
+    is = r->store->ranks[rank].listing;
+    kvcl_unlock(r->ctx);
+    return is;
+}
+
 static const char *open_tier(void)
 {
     static char path[64];
@@ -241,6 +267,33 @@ START_TEST(a_rank_with_a_tier_comes)
 }
 END_TEST
 
+START_TEST(a_tier_that_comes_brings_back_no_key_that_was_removed_meanwhile)
+{
+    const char *path = open_tier();
+    int        me    = COMES;
+    kvcl_key_t key;
+    kvcl_req_h req;
+    size_t     hit;
+
+    kvcl_key_from_string("key", 3, &key);
+    board_do(RANKS, begin);
+    put(&ranks[COMES], &key);
+    go(); /* it writes the block into its tier */
+    BOARD_OK(kvcl_store_remove(ranks[MOVES].store, &key, 1, NULL, &req));
+    BOARD_OK(kvcl_req_wait(req, KVCL_WAIT_FOREVER));
+    (void)come(&me);
+    wait_settled(&ranks[MOVES]);
+    wait_settled(&ranks[ABSENT]);
+    while (is_listing(&ranks[COMES], COMES)) {
+        usleep(1000); /* the test's limit bounds what waits */
+    }
+    BOARD_OK(kvcl_store_match(ranks[MOVES].store, &key, 1, &hit, NULL));
+    ck_assert_uint_eq(hit, 0);
+    board_do(RANKS, end);
+    close_tier(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ranks that come to a store");
@@ -254,6 +307,7 @@ int main(void)
     tcase_add_test(tcase, the_same_rank_goes_and_comes_without_further_maps);
     tcase_add_test(tcase, a_rank_with_a_tier_comes);
     tcase_add_test(tcase, a_rank_that_comes_knows_its_own_part);
+    tcase_add_test(tcase, a_tier_that_comes_brings_back_no_key_that_was_removed_meanwhile);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -94,11 +94,12 @@ static kvcl_status_t parse_spec(const char *spec, const char *origin, uint32_t r
     return (full != NULL) ? KVCL_OK : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a path");
 }
 
-static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *origin, bool format)
+static kvcl_status_t open_tier(kvcl_cold_t *cold, const char *spec, const char *origin, uint64_t flags)
 {
     struct iovec       mem[KVCL_SLABS_CLASSES_MAX];
     kvcl_tier_params_t params = {.mem = mem, .n_mem = cold->n, .gone = kvcl_cold_dropped, .arg = cold,
-                                 .io = kvcl_cold_io, .format = format};
+                                 .io = kvcl_cold_io, .format = (flags & KVCL_STORE_NVME_FORMAT) != 0,
+                                 .fresh = (flags & KVCL_STORE_JOIN) != 0};
     const char         *key_file = cold->store->ctx->config.store_nvme_key;
     kvcl_tier_key_t    key;
     char               *path;
@@ -163,7 +164,7 @@ static kvcl_status_t make_classes(kvcl_cold_t *cold, const kvcl_pool_t *pool)
                : kvcl_fail(KVCL_ERR_NO_MEMORY, "no memory for a store's second tier");
 }
 
-kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin, bool format)
+kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin, uint64_t flags)
 {
     kvcl_cold_t        *cold = calloc(1, sizeof(*cold));
     pthread_condattr_t attr;
@@ -182,7 +183,7 @@ kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *o
     kvcl_map_init(&cold->index);
     status = make_classes(cold, store->pool);
     status = (status == KVCL_OK) ? kvcl_staging_init(cold) : status;
-    status = (status == KVCL_OK) ? open_tier(cold, spec, origin, format) : status;
+    status = (status == KVCL_OK) ? open_tier(cold, spec, origin, flags) : status;
     if (status != KVCL_OK) {
         kvcl_cold_close(cold);
         return status;

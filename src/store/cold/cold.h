@@ -149,8 +149,9 @@ static inline kvcl_cold_class_t *kvcl_cold_staging(kvcl_cold_t *cold, uint32_t c
 /* ---- cold/cold.c ---- */
 
 /** No lock; the pool is open. spec: "/path:size", %r in it is the rank. origin: the field or variable that spec came
- * from, for sentences. Reads the disk. */
-kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin, bool format) KVCL_MUST_CHECK;
+ * from, for sentences. flags: the store's; with KVCL_STORE_JOIN the file's blocks are dropped, since the others may
+ * have removed or replaced their keys. Reads the disk. */
+kvcl_status_t kvcl_cold_open(kvcl_store_h store, const char *spec, const char *origin, uint64_t flags) KVCL_MUST_CHECK;
 /** No lock; all ranks have met. Lists the blocks of the tier, in the background. */
 void          kvcl_cold_start(kvcl_cold_t *cold);
 /** No lock. Write the pool into the tier, as far as it can be done within DRAIN_SECONDS. */
