@@ -2,10 +2,10 @@
  * The tcp transport's vtable and its progress. tcp.h describes its parts.
  *
  * Descriptors are edge-triggered: an event is taken from the epoll once, and kept in its connection until a read or a
- * write has found the end. Connections by which messages passed lately are read without waiting for an event. A caller
- * that spins reads the epoll once in LOOK_TICKS, one that calls now and then at each call; arm() reads it only while a
- * connection is watched for room (tcp.wide): else what it holds is to be done, and wakes the sleeper. Locks: the engine
- * lock.
+ * write has found the end. Connections by which messages passed lately are read without waiting for an event, but for
+ * calls that have read the epoll, which has the events of all. A caller that spins reads the epoll once in LOOK_TICKS,
+ * one that calls now and then at each call; arm() reads it only while a connection is watched for room (tcp.wide): else
+ * what it holds is to be done, and wakes the sleeper. Locks: the engine lock.
  */
 #include "config.h"
 #include "tcp/tcp.h"
@@ -128,7 +128,6 @@ static unsigned serve_ready(tcp_t *tcp)
     kvcl_list_t now, *link;
     unsigned    n = 0;
 
-    read_hot(tcp);
     kvcl_list_init(&now);
     kvcl_list_splice_tail(&now, &tcp->ready);
     while ((link = kvcl_list_pop(&now)) != NULL) {
@@ -189,6 +188,8 @@ static unsigned tcp_progress(kvcl_xport_t *xport)
     }
     if (reads_epoll(tcp)) {
         harvest(tcp, false);
+    } else {
+        read_hot(tcp);
     }
     n += serve_ready(tcp);
     if (!kvcl_list_is_empty(&tcp->selves)) {

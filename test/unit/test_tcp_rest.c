@@ -1,14 +1,16 @@
 /*
  * A connection at rest is watched for bytes only: no event is left in the epoll of a side that is about to sleep, so
- * that it need not be read first. One that waits for room is watched for room, until it has sent all.
+ * that it need not be read first. One that waits for room is watched for room, until it has sent all. A side that has
+ * read the epoll reads no connection without an event.
  */
 #include "config.h"
 #include "tcp_rogue.h"
 #include "test_base.h"
 
 #include <poll.h>
+#include <unistd.h>
 
-enum { TRIPS = 100 };
+enum { TRIPS = 100, LATER_US = 100 /* more than between two reads of the epoll */ };
 
 static bool has_event(const side_t *side, int timeout_ms)
 {
@@ -98,6 +100,31 @@ START_TEST(one_that_waits_for_room_wakes_when_there_is_some)
 }
 END_TEST
 
+/* As a thread does that wakes for a message, and looks once more before it sleeps. */
+START_TEST(a_side_that_looks_reads_no_connection_in_vain)
+{
+    pair_t   pair;
+    uint64_t received;
+    unsigned i;
+
+    open_resting(&pair, _i);
+    for (i = 0; i < TRIPS; ++i) {
+        received = pair.a.received;
+        send_bytes(&pair.b, 40);
+        ck_assert(has_event(&pair.a, -1));
+        while (pair.a.received == received) {
+            (void)pair.a.ops->progress(pair.a.xport);
+        }
+        (void)usleep(LATER_US);
+        (void)pair.a.ops->progress(pair.a.xport);
+        ck_assert_ptr_nonnull(tcp_in(&pair.a)->hot[0]);
+        ck_assert_uint_eq(tcp_in(&pair.a)->hot[0]->vain, 0);
+        ck_assert_int_eq(pair.a.ops->arm(pair.a.xport), KVCL_OK);
+    }
+    pair_close(&pair);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tcp_rest");
@@ -106,6 +133,7 @@ int main(void)
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, a_sleeper_finds_no_event_of_messages_that_were_read, PAIR_PLAIN, PAIR_ALL_KINDS);
     tcase_add_loop_test(tc, one_that_waits_for_room_wakes_when_there_is_some, PAIR_PLAIN, PAIR_ALL_KINDS);
+    tcase_add_loop_test(tc, a_side_that_looks_reads_no_connection_in_vain, PAIR_PLAIN, PAIR_ALL_KINDS);
     suite_add_tcase(suite, tc);
     return test_run(suite);
 }
