@@ -1,9 +1,10 @@
 /*
  * The end of processes of this host: see ended.h.
  *
- * Owns: the listener, an epoll, for each rank a connection and a pidfd, and the connections of those that watch this
- * process. Invariants: a rank is reported once, and both of its descriptors are closed then; a connection of a process
- * of this user is closed here only once its other end is, since it would see that as the end of this process.
+ * Owns: for each rank a connection and a pidfd, with an epoll; the listener and the connections of those that watch
+ * this process, with another epoll, for which no thread wakes: anybody of this host can connect. Invariants: a rank is
+ * reported once, and both of its descriptors are closed then; a connection of a process of this user is closed here
+ * only once its other end is, since it would see that as the end of this process.
  */
 #include "config.h"
 #include "member/ended.h"
@@ -13,7 +14,6 @@
 #include "life/named.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -30,11 +30,19 @@ typedef struct watch {
 } watch_t;
 
 struct kvcl_ended {
-    int           listener, epfd;
-    uint32_t      n, n_guests, max_guests;
-    struct pollfd *guests;   /* connections of those that watch this process */
-    watch_t       watches[]; /* by rank */
+    int      listener, epfd;
+    int      door_fd;   /* the epoll of the listener and the guests */
+    uint32_t n, n_guests, max_guests;
+    int      *guests;   /* connections of those that watch this process */
+    watch_t  watches[]; /* by rank */
 };
+
+static bool look_at(int epfd, int fd, epoll_data_t what)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data = what};
+
+    return epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev) == 0;
+}
 
 kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t **ended_p)
 {
@@ -50,11 +58,13 @@ kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t *
     ended->n_guests   = 0;
     ended->max_guests = (2 * n) + MORE_GUESTS; /* for a while those that have ended are among them */
     ended->epfd       = epoll_create1(EPOLL_CLOEXEC);
+    ended->door_fd    = epoll_create1(EPOLL_CLOEXEC);
     ended->listener   = kvcl_named_listen(uuid);
     for (i = 0; i < n; ++i) {
         ended->watches[i] = (watch_t){.fd = -1, .pidfd = -1};
     }
-    if ((ended->epfd < 0) || (ended->listener < 0)) {
+    if ((ended->epfd < 0) || (ended->door_fd < 0) || (ended->listener < 0) ||
+        !look_at(ended->door_fd, ended->listener, (epoll_data_t){.fd = ended->listener})) {
         status = kvcl_fail_errno(KVCL_ERR_IO, errno, "cannot listen at a unix socket, by whose end other ranks would "
                                  "see that of this one");
         kvcl_ended_close(ended);
@@ -66,10 +76,10 @@ kvcl_status_t kvcl_ended_open(const uint8_t uuid[16], uint32_t n, kvcl_ended_t *
 
 /* A child that this process has forked keeps its descriptors open, so closing alone does not take one out of the
  * epoll. */
-static void stop_looking(const kvcl_ended_t *ended, int *fd)
+static void stop_looking(int epfd, int *fd)
 {
     if (*fd >= 0) {
-        (void)epoll_ctl(ended->epfd, EPOLL_CTL_DEL, *fd, NULL); /* it need not be there */
+        (void)epoll_ctl(epfd, EPOLL_CTL_DEL, *fd, NULL); /* it need not be there */
         close(*fd);
         *fd = -1;
     }
@@ -77,9 +87,16 @@ static void stop_looking(const kvcl_ended_t *ended, int *fd)
 
 static void stop_watching(const kvcl_ended_t *ended, watch_t *watch)
 {
-    stop_looking(ended, &watch->fd);
-    stop_looking(ended, &watch->pidfd);
+    stop_looking(ended->epfd, &watch->fd);
+    stop_looking(ended->epfd, &watch->pidfd);
     watch->looks = 0;
+}
+
+static void close_one(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
 void kvcl_ended_close(kvcl_ended_t *ended)
@@ -93,53 +110,64 @@ void kvcl_ended_close(kvcl_ended_t *ended)
         stop_watching(ended, &ended->watches[i]);
     }
     for (i = 0; i < ended->n_guests; ++i) {
-        close(ended->guests[i].fd);
+        close(ended->guests[i]);
     }
     free(ended->guests);
-    if (ended->listener >= 0) {
-        close(ended->listener);
-    }
-    if (ended->epfd >= 0) {
-        close(ended->epfd);
-    }
+    close_one(ended->listener);
+    close_one(ended->door_fd);
+    close_one(ended->epfd);
     free(ended);
 }
 
-/* A connection that nobody accepts stays in the listener's queue when its other end is closed, and a full queue takes
- * no more. Whoever sends something is none that watches. */
-void kvcl_ended_admit(kvcl_ended_t *ended)
+/* It has ended, or it says something, so that it is none that watches. */
+static void dismiss(kvcl_ended_t *ended, int fd)
 {
-    uint32_t i, n = 0;
-    int      fd;
+    uint32_t i;
 
-    if ((ended->n_guests > 0) && (poll(ended->guests, ended->n_guests, 0) > 0)) {
-        for (i = 0; i < ended->n_guests; ++i) {
-            if (ended->guests[i].revents != 0) {
-                close(ended->guests[i].fd);
-            } else {
-                ended->guests[n++] = ended->guests[i];
-            }
-        }
-        ended->n_guests = n;
+    for (i = 0; (i < ended->n_guests) && (ended->guests[i] != fd); ++i) {
     }
+    if (i < ended->n_guests) {
+        ended->guests[i] = ended->guests[--ended->n_guests];
+        stop_looking(ended->door_fd, &fd);
+    }
+}
+
+static void accept_some(kvcl_ended_t *ended)
+{
+    int fd, i;
+
     for (i = 0; (i < AT_ONCE) && (ended->n_guests < ended->max_guests); ++i) {
         fd = accept4(ended->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             break;
         }
         if (kvcl_named_is_own(fd)) {
-            ended->guests[ended->n_guests++] = (struct pollfd){.fd = fd, .events = POLLIN};
+            ended->guests[ended->n_guests++] = fd;
+            (void)look_at(ended->door_fd, fd, (epoll_data_t){.fd = fd}); /* if that fails, it keeps its place */
         } else {
             close(fd);
         }
     }
 }
 
-static bool add(kvcl_ended_t *ended, int fd, uint32_t rank)
+/* A connection that nobody accepts stays in the listener's queue when its other end is closed, and a full queue takes
+ * no more. */
+void kvcl_ended_admit(kvcl_ended_t *ended)
 {
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.u32 = rank};
+    struct epoll_event ev[AT_ONCE];
+    int                i, n = epoll_wait(ended->door_fd, ev, AT_ONCE, 0);
+    bool               knocked = false;
 
-    return epoll_ctl(ended->epfd, EPOLL_CTL_ADD, fd, &ev) == 0;
+    for (i = 0; i < n; ++i) {
+        if (ev[i].data.fd == ended->listener) {
+            knocked = true;
+        } else {
+            dismiss(ended, ev[i].data.fd);
+        }
+    }
+    if (knocked) {
+        accept_some(ended);
+    }
 }
 
 bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16])
@@ -147,14 +175,14 @@ bool kvcl_ended_watch(kvcl_ended_t *ended, uint32_t rank, const uint8_t uuid[16]
     watch_t *watch = &ended->watches[rank];
 
     watch->fd = kvcl_named_connect(uuid);
-    if ((watch->fd < 0) || !add(ended, watch->fd, rank)) {
+    if ((watch->fd < 0) || !look_at(ended->epfd, watch->fd, (epoll_data_t){.u32 = rank})) {
         kvcl_log_info("the end of rank %u is not seen at a unix socket: %m; its silence counts", (unsigned)rank);
         stop_watching(ended, watch);
         return false;
     }
     watch->pidfd = kvcl_named_pidfd(watch->fd, &watch->pid);
-    if ((watch->pidfd >= 0) && !add(ended, watch->pidfd, rank)) {
-        stop_looking(ended, &watch->pidfd);
+    if ((watch->pidfd >= 0) && !look_at(ended->epfd, watch->pidfd, (epoll_data_t){.u32 = rank})) {
+        stop_looking(ended->epfd, &watch->pidfd);
     }
     return true;
 }

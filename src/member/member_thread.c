@@ -85,7 +85,7 @@ static void watch(kvcl_member_room_t *room)
         anew = (rank->peer != NULL) && (rank->watched != rank->incarnation) &&
                (kvcl_address_unpack(rank->peer->address, rank->peer->address_len, &address) == KVCL_OK);
         rank->watched = anew ? rank->incarnation : rank->watched;
-        kvcl_unlock(room->ctx);
+        kvcl_unlock_quietly(room->ctx);
         if (anew) {
             kvcl_ended_forget(room->ended, slot);
             if (room->life != NULL) {

@@ -8,12 +8,23 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LONG_MS = 60000, MANY = 5000 };
+enum { LONG_MS = 60000, MANY = 5000, TICKS = 100 };
 
 static kvcl_ended_t *mine;
+static unsigned     accepts; /* tried */
+
+int __real_accept4(int fd, struct sockaddr *from, socklen_t *len, int flags);
+int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *len, int flags);
+
+int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
+{
+    ++accepts;
+    return __real_accept4(fd, from, len, flags);
+}
 
 static void uuid_of(uint8_t uuid[16], uint8_t n)
 {
@@ -199,6 +210,30 @@ START_TEST(those_that_watch_and_end_make_room_for_others)
 }
 END_TEST
 
+/* An accept makes a socket and a file before it finds nobody: not with each tick. */
+START_TEST(nobody_is_accepted_in_vain)
+{
+    kvcl_ended_t *its;
+    uint8_t      own[16], uuid[16];
+    unsigned     i;
+
+    uuid_of(own, 1);
+    uuid_of(uuid, 2);
+    ck_assert_int_eq(kvcl_ended_open(uuid, 2, &its), KVCL_OK);
+    ck_assert(kvcl_ended_watch(its, 0, own));
+    kvcl_ended_admit(mine);
+    accepts = 0;
+    for (i = 0; i < TICKS; ++i) {
+        kvcl_ended_admit(mine);
+    }
+    ck_assert_uint_eq(accepts, 0);
+    ck_assert(kvcl_ended_watch(its, 1, own));
+    kvcl_ended_admit(mine);
+    ck_assert_uint_ge(accepts, 1);
+    kvcl_ended_close(its);
+}
+END_TEST
+
 START_TEST(nothing_is_seen_of_a_process_that_does_not_listen)
 {
     uint8_t uuid[16];
@@ -250,6 +285,7 @@ int main(void)
     tcase_add_test(tcase, an_end_is_reported_once_also_if_the_watcher_has_a_child);
     tcase_add_test(tcase, after_a_sign_of_a_process_that_lives_it_has_not_ended);
     tcase_add_test(tcase, those_that_watch_and_end_make_room_for_others);
+    tcase_add_test(tcase, nobody_is_accepted_in_vain);
     tcase_add_test(tcase, nothing_is_seen_of_a_process_that_does_not_listen);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
