@@ -47,18 +47,17 @@ typedef struct kvcl_store_params {
                                  that any of them gives. From 2 on each key is listed at two homes */
     uint64_t     events;      /* how many events of its blocks this rank keeps for followers (64 bytes each, used when
                                  needed), a power of two or rounded up to one, at most 2^26; 0: 65,536 */
-    const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: the
-                                 value of KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks
-                                 of an earlier run in the file, closed or killed, are available again if the pool has
-                                 their size now; by KVCL_STORE_JOIN they are dropped, since the others may have
-                                 removed or replaced their keys. One rank uses a file, which belongs to its user alone
-                                 (mode 0600, no symbolic link). A file of another kind is refused. One that is opened
-                                 with another size, or with a key for the first time, loses all its blocks, with a
-                                 warning only. The tier holds one block of a key, also when the key was put in two
-                                 sizes. Checksums detect errors, not intent: with KVCL_STORE_NVME_KEY a block is
-                                 returned only if a process with that key put it there (an older block of the same key
-                                 may be put back, and blocks may be removed, by a process that can write to the file).
-                                 The file is not encrypted: put it on dm-crypt */
+    const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: the value of
+                                 KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks of an
+                                 earlier run in the file, closed or killed, are available again if the pool has their
+                                 size now, but for KVCL_STORE_JOIN, which drops them: others may have removed their
+                                 keys. One rank uses a file, which belongs to its user alone (mode 0600, no symbolic
+                                 link). A file of another kind is refused. One that is opened with another size, or with
+                                 a key for the first time, loses all its blocks, with a warning. The tier holds one
+                                 block of a key, also when it was put in two sizes. Checksums detect errors, not intent:
+                                 with KVCL_STORE_NVME_KEY a block is returned only if a process with that key put it
+                                 there (an older block of the same key may be put back, and blocks may be removed, by a
+                                 process that can write to the file). The file is not encrypted: put it on dm-crypt */
     const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
                                  state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. All sizes share dram_bytes, which, rounded down to blocks of the first size
