@@ -128,6 +128,7 @@ int main(void)
     Suite *suite = suite_create("early messages of collectives");
     TCase *tcase = tcase_create("early");
 
+    setenv("KVCL_NET", "lo", 0);
     setenv("KVCL_EAGER", "1M", 1);
     setenv("KVCL_COLL_CHUNK", "1M", 1);
     pthread_barrier_init(&board_all, NULL, 2);
