@@ -464,6 +464,13 @@ void kvcl_exec_peer_failed(kvcl_exec_t *exec, uint32_t rank, kvcl_status_t statu
     exec->peers[i].flags = PEER_SILENT;
 }
 
+int kvcl_exec_is_settled(const kvcl_exec_t *exec, uint32_t peer)
+{
+    const uint32_t i = kvcl_plan_find_peer(exec->plan, peer);
+
+    return (i == KVCL_STEP_NONE) || (exec->peers[i].open == 0);
+}
+
 kvcl_status_t kvcl_exec_status(const kvcl_exec_t *exec)
 {
     if (exec->status != KVCL_OK) {

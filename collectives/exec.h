@@ -140,6 +140,9 @@ void kvcl_exec_fail(kvcl_exec_t *exec, kvcl_status_t status);
  *  steps, is no failure. */
 void kvcl_exec_peer_failed(kvcl_exec_t *exec, uint32_t peer, kvcl_status_t status);
 
+/** Is nothing open between this rank and that one, or is it not in the plan? A failure sends it no ABORT then. */
+int           kvcl_exec_is_settled(const kvcl_exec_t *exec, uint32_t peer);
+
 /** @return KVCL_INPROGRESS; KVCL_OK: all done; an error: failed, own pulls ended, ABORTs taken. */
 kvcl_status_t kvcl_exec_status(const kvcl_exec_t *exec);
 

@@ -60,9 +60,10 @@ static void perform(kvcl_coll_op_t *op, const kvcl_exec_action_t *action)
     }
 }
 
-/* Ranks outside the local plan may wait for ranks inside it: notify those with a session. */
+/* Ranks outside the local plan may wait for ranks inside it: notify those with a session. All, if calls differ. */
 static void notify_others(kvcl_coll_op_t *op)
 {
+    const bool  all  = (op->unlike.calls[0].kind != 0); /* also those that await nothing of this rank */
     kvcl_comm_h comm = op->cc->comm;
     int         i;
 
@@ -70,9 +71,8 @@ static void notify_others(kvcl_coll_op_t *op)
         kvcl_peer_t *peer = comm->peers[i];
 
         if ((peer != NULL) && (peer->state == KVCL_PEER_READY) && (i != comm->rank) &&
-            (kvcl_coll_peer_at(op, (uint32_t)i) == NULL) &&
-            (kvcl_coll_abort(op, peer, op->exec.status) != KVCL_OK)) {
-            kvcl_log_debug("%s has failed: an ABORT is not sent", peer->name);
+            (all ? kvcl_exec_is_settled(&op->exec, (uint32_t)i) : (kvcl_coll_peer_at(op, (uint32_t)i) == NULL))) {
+            kvcl_coll_try_abort(op, peer, op->exec.status);
         }
     }
 }
