@@ -159,3 +159,15 @@ const kvcl_view_change_t *kvcl_views_pending(const kvcl_views_t *views)
 {
     return (views->accepted != 0) ? &views->accepted_change : NULL;
 }
+
+void kvcl_accept_leaving(kvcl_views_t *views, const kvcl_view_t *next, const kvcl_rankset_t *gone)
+{
+    kvcl_rankset_t stay = views->view.members;
+
+    kvcl_rankset_drop(&stay, gone);
+    kvcl_rankset_drop(&views->leaving, gone);
+    kvcl_rankset_keep(&views->leaving, &next->members);
+    if (!views->goes && (kvcl_rankset_count(&stay) == 1)) {
+        kvcl_rankset_del(&views->leaving, views->me); /* none of those that have told it to go is left */
+    }
+}

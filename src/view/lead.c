@@ -141,9 +141,6 @@ static void commit(kvcl_views_t *views, uint64_t now_ns)
     KVCL_RANKSET_EACH(&to, slot) {
         kvcl_views_send(views, slot, &msg, now_ns);
     }
-    if (!views->goes && (kvcl_rankset_count(&next.members) == 1)) {
-        kvcl_rankset_del(&views->leaving, views->me); /* none of those that have told it to go is left */
-    }
     kvcl_views_adopt(views, &next, now_ns);
 }
 

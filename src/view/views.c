@@ -204,6 +204,7 @@ void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now
     left = gone;
     kvcl_rankset_drop(&left, &views->failed);
     tell(views, KVCL_VIEWS_LEFT, &left);
+    kvcl_accept_leaving(views, next, &gone);
     views->view  = *next;
     views->state = KVCL_VIEWS_MEMBER;
     forget_ballots(views);
@@ -213,10 +214,8 @@ void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now
         memset(&views->peers[slot], 0, sizeof(views->peers[slot]));
     }
     kvcl_detect_members(&views->detect, &next->members, &gone, now_ns);
-    kvcl_rankset_drop(&views->leaving, &gone);
     kvcl_rankset_drop(&views->failed, &gone);
     kvcl_rankset_drop(&views->parted, &gone);
-    kvcl_rankset_keep(&views->leaving, &next->members);
     views->ops->event(views->arg, KVCL_VIEWS_VIEW, &come);
     send_beats(views, now_ns);
 }

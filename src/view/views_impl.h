@@ -14,6 +14,8 @@ void kvcl_views_adopt(kvcl_views_t *views, const kvcl_view_t *next, uint64_t now
 void kvcl_accept_prepare(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns);
 void kvcl_accept_ask(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns);
 void kvcl_accept_tick(kvcl_views_t *views, uint64_t now_ns);
+/* The next view is about to be adopted: who is still to go in it. gone: the members that are not in it. */
+void kvcl_accept_leaving(kvcl_views_t *views, const kvcl_view_t *next, const kvcl_rankset_t *gone);
 bool kvcl_accept_fits(const kvcl_views_t *views, const kvcl_view_change_t *change);
 
 /* lead.c */

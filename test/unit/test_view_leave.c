@@ -66,6 +66,29 @@ START_TEST(who_was_sent_off_by_one_that_ends_stays)
 }
 END_TEST
 
+/* Others commit the view in which it is alone, or in which a process has joined besides. */
+START_TEST(who_was_sent_off_stays_by_the_commit_of_another_one)
+{
+    kvcl_view_change_t change = {.n_joins = 0};
+    kvcl_view_t        next;
+    kvcl_view_msg_t    msg = {.type = KVCL_VIEW_COMMIT, .from = 2, .view = &next};
+
+    for (; change.n_joins < 2; ++change.n_joins) {
+        begin(3, NULL);
+        kvcl_views_leave(&ranks[1], 0, now_ns);
+        deliver();
+        ck_assert(kvcl_rankset_has(&ranks[0].leaving, 0));
+        kvcl_rankset_add(&change.gone, 1);
+        kvcl_rankset_add(&change.gone, 2);
+        change.joins[0] = (kvcl_view_join_t){.slot = 3, .incarnation = 9};
+        kvcl_view_apply(&ranks[0].view, &change, &next);
+        kvcl_views_take(&ranks[0], &msg, now_ns);
+        ck_assert_uint_eq(ranks[0].view.number, 2);
+        ck_assert(kvcl_rankset_is_empty(&ranks[0].leaving));
+    }
+}
+END_TEST
+
 START_TEST(all_that_leave_stay_in_their_view)
 {
     uint32_t slot;
@@ -91,6 +114,7 @@ int main(void)
     tcase_add_test(tcase, of_two_that_send_each_other_off_one_stays);
     tcase_add_test(tcase, of_a_circle_one_stays);
     tcase_add_test(tcase, who_was_sent_off_by_one_that_ends_stays);
+    tcase_add_test(tcase, who_was_sent_off_stays_by_the_commit_of_another_one);
     tcase_add_test(tcase, all_that_leave_stay_in_their_view);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
