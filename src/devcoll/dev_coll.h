@@ -57,6 +57,7 @@ typedef struct kvcl_dev_runner {
     kvcl_context_h     ctx;
     uint64_t           id;        /* of the user's communicator */
     uint64_t           epoch;     /* its epoch, when the runner was made */
+    int                rank;      /* this rank's number in it */
     kvcl_comm_h        comm;      /* its own; the engine lock; NULL: its thread has ended */
     pthread_t          thread;
     pthread_mutex_t    lock;

@@ -122,7 +122,7 @@ static void describe(const kvcl_req_t *req, char *buf, size_t cap)
     const kvcl_dev_op_t *op = kvcl_container_of((kvcl_req_t *)req, kvcl_dev_op_t, req);
 
     snprintf(buf, cap, "%s on device memory (number %llu of its communicator, at rank %d, %llu bytes)", op->call.name,
-             (unsigned long long)op->seq, op->runner->comm->rank,
+             (unsigned long long)op->seq, op->runner->rank,
              (unsigned long long)((op->in_bytes > op->out_bytes) ? op->in_bytes : op->out_bytes));
 }
 

@@ -153,7 +153,9 @@ static void room_comm_freed(kvcl_context_h ctx, void *state, kvcl_comm_h comm)
 {
     (void)state;
     kvcl_assert_locked(ctx);
-    kvcl_dev_runners_end(ctx, comm->id);
+    if (comm->id != 0) { /* else its making has failed, before it had one */
+        kvcl_dev_runners_end(ctx, comm->id);
+    }
 }
 
 static const kvcl_msg_handler_t handlers[] = {

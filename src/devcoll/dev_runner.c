@@ -88,6 +88,7 @@ static kvcl_status_t make(kvcl_comm_h comm, uint64_t epoch, kvcl_comm_h twin, kv
     r->ctx   = comm->ctx;
     r->id    = comm->id;
     r->epoch = epoch;
+    r->rank  = comm->rank;
     r->comm  = twin;
     status   = start(r);
     if (status == KVCL_OK) {
