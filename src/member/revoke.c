@@ -46,16 +46,17 @@ void kvcl_revoke_init(kvcl_member_room_t *room)
 /* All its operations end, also those that wait without a request. */
 static void take(kvcl_member_room_t *room, uint64_t id, const kvcl_rankset_t *members, uint32_t from)
 {
-    kvcl_context_h ctx = room->ctx;
+    kvcl_context_h ctx  = room->ctx;
+    bool           news = false;
     kvcl_comm_h    comm;
 
     kvcl_assert_locked(ctx);
     kvcl_list_foreach (comm, &ctx->comms, struct kvcl_comm, link) {
         if ((comm->id == id) && !comm->inter) {
-            atomic_store(&comm->revoked, true);
+            news = !atomic_exchange(&comm->revoked, true) || news;
         }
     }
-    if (kvcl_revokes_take(&room->revokes, id, members, from)) {
+    if (kvcl_revokes_take(&room->revokes, id, members, from) || news) { /* news alone: it was forgotten */
         kvcl_log_info("communicator %llx is revoked", (unsigned long long)id);
         kvcl_req_stop_bound(ctx, id, KVCL_ERR_REVOKED);
         kvcl_engine_news(ctx);
