@@ -40,16 +40,29 @@ static int by_key(const void *left, const void *right)
 
 /* What all members of a color know, and no other communicator has. Not the count of those that this rank has made over
  * the same ranks (kvcl_comm_create): where an earlier call has failed on some ranks, these have made one less. */
-static uint64_t id_of(kvcl_comm_h comm, int64_t color)
+static kvcl_status_t id_of(kvcl_comm_h comm, uint64_t epoch, int64_t color, uint64_t *id_p)
 {
-    uint64_t words[3] = {0, 0, (uint64_t)color}, seed;
+    uint64_t words[3] = {epoch, 0, (uint64_t)color}, seed;
+    bool     same;
 
     kvcl_lock(comm->ctx);
-    words[0] = comm->epoch;
+    same     = (comm->epoch == epoch);
     words[1] = comm->coll_seq; /* the all-gather was the last one */
     kvcl_unlock(comm->ctx);
-    seed = kvcl_checksum_seed(words, sizeof(words), comm->id);
-    return kvcl_splitmix64(&seed) | 2; /* as kvcl_comm_new_id */
+    seed  = kvcl_checksum_seed(words, sizeof(words), comm->id);
+    *id_p = kvcl_splitmix64(&seed) | 2; /* as kvcl_comm_new_id */
+    return same ? KVCL_OK : kvcl_fail(KVCL_ERR_RANK_FAILED, "kvcl_comm_split: a rank has joined the communicator "
+                                      "meanwhile: call it again");
+}
+
+static uint64_t epoch_of(kvcl_comm_h comm)
+{
+    uint64_t epoch;
+
+    kvcl_lock(comm->ctx);
+    epoch = comm->epoch;
+    kvcl_unlock(comm->ctx);
+    return epoch;
 }
 
 /* The communicator of those that chose color; members has room for all. */
@@ -89,7 +102,8 @@ kvcl_status_t kvcl_comm_split(kvcl_comm_h comm, int64_t color, int64_t key, uint
     const choice_t     mine   = {.color = htole64((uint64_t)color), .key = htole64((uint64_t)key)};
     kvcl_xfer_params_t params = KVCL_XFER_PARAMS_INIT;
     kvcl_status_t      status = kvcl_handle_check(comm, KVCL_KIND_COMM, call);
-    uint64_t           id = 0;
+    uint64_t           id = 0, epoch;
+    kvcl_status_t      named;
     kvcl_req_h         req;
     choice_t           *all;
 
@@ -108,10 +122,12 @@ kvcl_status_t kvcl_comm_split(kvcl_comm_h comm, int64_t color, int64_t key, uint
     if (all == NULL) {
         return kvcl_fail(KVCL_ERR_NO_MEMORY, "%s: no memory for %d ranks", call, comm->size);
     }
+    epoch  = epoch_of(comm);
     status = kvcl_allgather(comm, &mine, sizeof(mine), all, &params, &req);
     if (status == KVCL_OK) {
-        id     = id_of(comm, color);
+        named  = id_of(comm, epoch, color, &id);
         status = kvcl_req_wait(req, KVCL_WAIT_FOREVER); /* it has its deadline */
+        status = (status == KVCL_OK) ? named : status;
     }
     if (status == KVCL_OK) {
         kvcl_comm_h made = NULL;
