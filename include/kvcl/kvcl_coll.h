@@ -6,6 +6,7 @@
  * If a rank fails, the others' requests end with KVCL_ERR_RANK_FAILED or KVCL_ERR_TIMED_OUT: up to 2 s late where a
  * silent rank may still read a buffer. If the connection of two ranks is lost and made again, those over it end with
  * KVCL_ERR_UNREACHABLE, or with KVCL_ERR_TIMED_OUT on a rank that had not begun; the communicator remains usable.
+ * On a rank that was excluded (kvcl_view.h) they end with KVCL_ERR_STALE.
  */
 #ifndef KVCL_COLL_H
 #define KVCL_COLL_H

@@ -14,7 +14,7 @@
  *
  * Slots. The world has a rank for each slot: KVCL_SLOTS (the same on all ranks, at least the size of the job, which is
  * the default). Those beyond the job's size have no process. They are not active, and operations with them end at once
- * with KVCL_ERR_RANK_FAILED; a collective over the world fails while it has such a rank.
+ * with KVCL_ERR_RANK_FAILED. So do collectives over the world, on all ranks, while it has such a rank.
  */
 #ifndef KVCL_VIEW_H
 #define KVCL_VIEW_H

@@ -299,8 +299,8 @@ KVCL_API kvcl_status_t kvcl_put_vec(kvcl_rmem_h rmem, const kvcl_vec_t *pieces, 
  * The peer holds them until its program takes them with kvcl_notify_recv: 4 MiB of each rank and 64 MiB of all, where
  * each counts as 1 KiB at least. One beyond that is not held: its request ends with KVCL_ERR_NO_SPACE, although its
  * data has been moved; kvcl_notify repeats the notification alone. Where the peer leaves or the link is lost before it
- * has answered (KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE), it may hold the notification or not. Those of a rank that
- * has failed are dropped when another process has joined in its slot.
+ * has answered (KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE), it may hold the notification or not. Notifications of a
+ * rank that has failed are dropped when another process has joined in its slot.
  */
 
 /**

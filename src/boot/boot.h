@@ -60,7 +60,7 @@ struct kvcl_boot {
     char                   job[KVCL_BOOT_JOB_MAX]; /* the same on all ranks; unlike other jobs' */
     uint64_t               timeout_ns;
     const uint64_t         *join_times_ns; /* of the job that this process joins (join_wire.h); NULL: it does not */
-    uint64_t               join_until_ns; /* its deadline, where join_times_ns is set */
+    uint64_t               join_until_ns; /* the deadline of all of the join, where join_times_ns is set */
     int                    exchanged; /* kept by boot.c */
 };
 

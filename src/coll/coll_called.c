@@ -24,7 +24,8 @@ kvcl_coll_called_t kvcl_coll_called_of(const kvcl_coll_call_t *call)
     };
 }
 
-/* Selections of blocks are compared with the announcements, which know more of them; but one of nothing has none. */
+/* Selections of blocks are compared by their announcements, which know more of them. An empty selection has none, so it
+ * is compared here. */
 bool kvcl_coll_called_differs(const kvcl_coll_called_t *one, const kvcl_coll_called_t *other)
 {
     const bool blocks = (one->blocks != 0) && (other->blocks != 0);

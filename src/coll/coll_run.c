@@ -112,7 +112,7 @@ void kvcl_coll_peer_failed(kvcl_coll_peer_t *peer, kvcl_status_t status)
     const int  dead   = lost ? kvcl_comm_failed_rank(peer->op->cc->comm) : -1;
 
     peer->gone = true;
-    /* A rank of the job to which a transport has an endpoint has failed. One that was met is stale: so is this rank. */
+    /* A rank of the job with an endpoint has failed. KVCL_ERR_STALE of a rank that was met: this one was excluded. */
     if (((status == KVCL_ERR_STALE) && !peer->peer->met) ||
         ((status == KVCL_ERR_UNREACHABLE) && ((dead >= 0) || (!lost && (peer->peer->ep != NULL))))) {
         status = KVCL_ERR_RANK_FAILED;

@@ -3,8 +3,9 @@
  * (coll_wire.h).
  *
  * Each message names its sender's call. The first rank that finds another call than its own keeps both, with their
- * ranks, and its ABORTs pass them on: so all ranks that are still in the collective fail with one sentence. Ranks that
- * all wait to receive send nothing; shortly before its deadline each therefore sends its call to all (COMPARE).
+ * ranks, and its ABORTs pass them on to all ranks: so those that are still in the collective fail with one sentence.
+ * Ranks that all wait to receive send nothing; shortly before its deadline each therefore sends its call to all
+ * (COMPARE).
  *
  * Engine lock throughout.
  */

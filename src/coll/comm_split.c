@@ -38,8 +38,8 @@ static int by_key(const void *left, const void *right)
     return a->rank - b->rank;
 }
 
-/* What all members of a color know, and no other communicator has. Not the count of those that this rank has made over
- * the same ranks (kvcl_comm_create): where an earlier call has failed on some ranks, these have made one less. */
+/* An id made of what all members of a color know, and no other communicator has. The count of communicators over the
+ * same ranks (kvcl_comm_create) would not do: ranks on which an earlier call has failed have made one less. */
 static kvcl_status_t id_of(kvcl_comm_h comm, uint64_t epoch, int64_t color, uint64_t *id_p)
 {
     uint64_t words[3] = {epoch, 0, (uint64_t)color}, seed;

@@ -1,8 +1,8 @@
 /*
  * The runners of communicators (dev_coll.h). One serves the collectives of an epoch of its communicator: where they are
  * numbered anew, as when a process has joined (slots/rank_slots.h), the next call makes another runner, with numbers
- * and a communicator of its own. What the one before still has goes on, and ends by its deadline; then so does its
- * thread.
+ * and a communicator of its own. The operations of the runner before go on, and end by their deadlines at the latest;
+ * then its thread ends.
  *
  * Owns: the runners of a room until room_fini. Invariant: ranks that number a communicator's collectives alike compute
  * the same id for the communicator of its runner. Locks: the engine's, unless a function says otherwise.

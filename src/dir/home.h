@@ -16,8 +16,8 @@
  *  - Locations of processes that have gone, which are dropped by and by, make room for others where a key has
  *    KVCL_DIR_LOCS_MAX of them. KVCL_ERR_EXISTS thus means as many copies that live. Otherwise a block would count as
  *    listed at a home that forgets all copies it has, and nobody lists the block there again while that is its home.
- *    So they do for their rank's present process where that lists the same key in the same slot: incarnations are
- *    random numbers, so each second one is taken for older than the one before it (kvcl_dir_table_insert).
+ *    They also make room for their rank's present process where that lists the same key in the same slot: incarnations
+ *    are random numbers, so half of them count as older than the one before (kvcl_dir_table_insert).
  *  - A remove deletes exactly the (incarnation, generation) it names. Any rank may send one: a reader
  *    that found a location's generation changed reports it by a remove.
  *  - Homes are rebuilt from the blocks. So where views change, a removal of a key has ended when the ranks that hold

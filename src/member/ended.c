@@ -119,7 +119,7 @@ void kvcl_ended_close(kvcl_ended_t *ended)
     free(ended);
 }
 
-/* It has ended, or it says something, so that it is none that watches. */
+/* This guest has ended, or says something: then it does not watch. */
 static void dismiss(kvcl_ended_t *ended, int fd)
 {
     uint32_t i;

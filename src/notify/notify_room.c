@@ -64,7 +64,7 @@ typedef struct taking {
     bool             revoked;
 } taking_t;
 
-/* Has its sender failed, and another process the rank by now? Its number would say that it is the other one's. */
+/* Has its sender failed, and does another process have that rank by now? The source would name the other process. */
 static bool is_outdated(const struct kvcl_comm *comm, const kvcl_notice_t *notice)
 {
     const kvcl_peer_t *now;

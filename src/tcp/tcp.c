@@ -2,7 +2,7 @@
  * The tcp transport's vtable and its progress. tcp.h describes its parts.
  *
  * Descriptors are edge-triggered: an event is taken from the epoll once, and kept in its connection until a read or a
- * write has found the end. Connections by which messages passed lately are read without waiting for an event, but for
+ * write has found the end. Connections by which messages passed lately are read without waiting for an event, except by
  * calls that have read the epoll, which has the events of all. A caller that spins reads the epoll once in LOOK_TICKS,
  * one that calls now and then at each call; arm() reads it only while a connection is watched for room (tcp.wide): else
  * what it holds is to be done, and wakes the sleeper. Locks: the engine lock.

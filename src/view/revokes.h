@@ -4,9 +4,9 @@
  * meanwhile. Messages come in and go out; no clock, no I/O, no allocation.
  *
  * A revocation carries the members of its communicator: a rank that has not made it yet sends it on all the same, and
- * finds it revoked when it makes it. KVCL_REVOKES_MAX are kept; then the oldest is forgotten for a new one, but for its
- * number: one of KVCL_REVOKES_PAST that is told again, as to a rank whose link was lost or to one that joins, is not
- * new, and is not sent on. Otherwise ranks that have kept different ones would tell them each other without end.
+ * finds it revoked when it makes it. KVCL_REVOKES_MAX are kept; then the oldest makes room for a new one. The ids of
+ * the last KVCL_REVOKES_PAST of these stay: a rank that is told of one again, as after a lost link or when a process
+ * joins, does not send it on. Otherwise ranks that have kept different ones would tell each other without end.
  */
 #ifndef KVCL_VIEW_REVOKES_H
 #define KVCL_VIEW_REVOKES_H

@@ -125,7 +125,7 @@ typedef struct kvcl_views {
     kvcl_detect_t           detect;
     uint32_t                phase;   /* odd: this rank warms up */
     kvcl_rankset_t          leaving; /* asked to go */
-    bool                    goes;    /* this rank has asked that itself */
+    bool                    goes;    /* this rank itself has asked to go */
     kvcl_rankset_t          hushed;  /* no longer echoed */
     kvcl_rankset_t          failed;  /* told to the user */
     kvcl_rankset_t          parted;  /* have said so themselves, to those linked to them */
@@ -163,8 +163,8 @@ void kvcl_views_beat_in_step(kvcl_views_t *views, uint64_t now_ns);
  */
 void kvcl_views_take(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns);
 
-/** This member's word about its own lease, before its first message is taken. The first word of a process counts.
- * @return whether it is that. */
+/** How long this member's lease is, as it says: to be called before its message is taken. Only the first value of a
+ * process counts. @return whether this is that one. */
 bool kvcl_views_lease_of(kvcl_views_t *views, uint32_t slot, uint64_t lease_ns);
 
 /** Some other message of this member came. */

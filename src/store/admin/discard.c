@@ -151,8 +151,9 @@ kvcl_status_t kvcl_discard(kvcl_store_h store, const kvcl_key_t *keys, const kvc
 
 /* ---- discarding every copy of keys ---- */
 
-/* Ranks without a lease have dropped nothing: each that has said so is to be asked again. again: they were, and one
- * that does not answer may be one of them. n_ranks: there is none. */
+/* Clears the status of each rank that is to be asked again, since it has no lease and has dropped nothing, and returns
+ * the first of them; n_ranks: there is none. again: they were asked before; a rank that does not answer then may still
+ * have no lease. */
 static uint32_t take_refusals(const struct kvcl_store *store, kvcl_status_t *statuses, bool again)
 {
     uint32_t first = store->n_ranks, i;

@@ -191,8 +191,8 @@ void           kvcl_notes_report(kvcl_cold_t *cold);
 
 /** A pool block was published. */
 void kvcl_cold_published(const kvcl_owner_t *owner, uint32_t slot, uint64_t checksum);
-/** Lock held. The homes of keys have changed: what the tier has is listed again. Has it been? Nothing is to be where
- * cold is NULL, or kvcl_cold_start() is still to list it. */
+/** Lock held. The homes of keys have changed: what the tier has is listed again. Has it been? True also where cold
+ * is NULL, and before kvcl_cold_start(), which lists all of it. */
 void          kvcl_cold_list_again(kvcl_cold_t *cold);
 bool          kvcl_cold_is_listed(const kvcl_cold_t *cold);
 /** A pool block is evicted. True: its homes are notified of that once they list the block in the tier. */

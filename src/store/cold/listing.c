@@ -97,7 +97,7 @@ void kvcl_cold_list_again(kvcl_cold_t *cold)
     }
 }
 
-/* Without the thread nothing is: a rank that comes to a store starts it when its shards have moved, and lists then. */
+/* Nothing is listed without the thread: a rank that comes to a store starts it when its shards have moved. */
 bool kvcl_cold_is_listed(const kvcl_cold_t *cold)
 {
     return (cold == NULL) || !cold->started || cold->notified;
