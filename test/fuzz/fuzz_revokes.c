@@ -1,7 +1,7 @@
 /*
  * Revocations from hostile members: payloads as they come, and made ones that are taken. What is taken names members of
- * the job only, with this rank and the sender among them; each is told to others at most once, never to this rank nor
- * to the sender.
+ * the job only, with this rank and the sender among them; each is told to others at most once, also when it comes again
+ * after it was forgotten (KVCL_REVOKES_MAX), never to this rank nor to the sender.
  */
 #include "config.h"
 
@@ -17,6 +17,7 @@ enum { RANKS = 70, ME = 65, FROM = 1 };
 
 static kvcl_revokes_t revokes;
 static kvcl_rankset_t told;
+static unsigned       round_no, taken_in[UINT16_MAX + 2]; /* by communicator: the last round that took it */
 
 static void must(int truth)
 {
@@ -42,10 +43,11 @@ static void take(const void *payload, size_t len, uint64_t comm)
     if (!kvcl_revokes_unpack(payload, len, RANKS, FROM, ME, &members)) {
         return;
     }
-    known = kvcl_revokes_has(&revokes, comm);
+    known          = (taken_in[comm] == round_no);
+    taken_in[comm] = round_no;
     memset(&told, 0, sizeof(told));
     must(kvcl_revokes_take(&revokes, comm, &members, FROM) != known);
-    must(kvcl_revokes_has(&revokes, comm));
+    must(known || kvcl_revokes_has(&revokes, comm));
     must(kvcl_rankset_count(&told) == (known ? 0u : kvcl_rankset_count(&members) - 2));
     memset(&told, 0xff, sizeof(told)); /* none is told again */
     kvcl_revokes_again(&revokes);
@@ -58,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t                         *copy = malloc(size + 1); /* separate, so that ASan detects reads past its end */
     kvcl_rd_t                       rd;
 
+    ++round_no;
     kvcl_revokes_init(&revokes, ME, &ops, NULL);
     if (size > 0) {
         memcpy(copy, data, size);
