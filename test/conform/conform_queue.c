@@ -248,7 +248,7 @@ static void collectives(cf_t *cf)
     enum { N = 3 };
     const uint64_t expected[N] = {SMALL, (cf->rank == 0) ? (uint64_t)cf->size * SMALL : SMALL,
                                   (cf->rank == 0) ? (uint64_t)cf->size * SMALL : SMALL};
-    char               in[CF_RANKS_MAX * SMALL] = {0}, out[CF_RANKS_MAX * SMALL];
+    char               in[CF_RANKS_MAX * SMALL] = {0}, out[CF_RANKS_MAX * SMALL], all[CF_RANKS_MAX * SMALL];
     kvcl_xfer_params_t params[N];
     kvcl_queue_h       queue;
     kvcl_done_t        done[N];
@@ -259,7 +259,7 @@ static void collectives(cf_t *cf)
         params[i] = to(queue, i);
     }
     CF_OK(cf, kvcl_allreduce(cf->world, in, out, SMALL, KVCL_DTYPE_U8, KVCL_REDUCE_MAX, &params[0], NULL));
-    CF_OK(cf, kvcl_gather(cf->world, 0, in, SMALL, (cf->rank == 0) ? out : NULL, &params[1], NULL));
+    CF_OK(cf, kvcl_gather(cf->world, 0, in, SMALL, (cf->rank == 0) ? all : NULL, &params[1], NULL));
     drain_all(cf, queue, done, 2);
     CF_OK(cf, kvcl_scatter(cf->world, 0, (cf->rank == 0) ? in : NULL, SMALL, out, &params[2], NULL));
     drain_all(cf, queue, done + 2, 1);

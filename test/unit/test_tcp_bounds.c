@@ -433,19 +433,23 @@ static void open_and_say(pair_t *pair, uint64_t n)
     PAIR_UNTIL(pair, pair->b.received == n + 1);
 }
 
+/* Passes, until no connection is hot. Those that read the epoll do not count: of a slow side nearly all do. */
+static void cool(side_t *side)
+{
+    while (tcp_in(side)->hot[0] != NULL) {
+        (void)side->ops->progress(side->xport);
+    }
+}
+
 /* A rank does not read a silent peer's connection at each poll for ever. */
 START_TEST(a_silent_connection_cools)
 {
     pair_t pair;
-    int    i;
 
     open_and_say(&pair, 0);
     ck_assert_ptr_nonnull(tcp_in(&pair.b)->hot[0]);
-    for (i = 0; i <= 2 * TCP_HOT_READS; ++i) {
-        (void)pair_progress(&pair);
-    }
-    ck_assert_ptr_null(tcp_in(&pair.a)->hot[0]);
-    ck_assert_ptr_null(tcp_in(&pair.b)->hot[0]);
+    cool(&pair.a);
+    cool(&pair.b);
     open_and_say(&pair, 1);
     ck_assert_ptr_nonnull(tcp_in(&pair.a)->hot[0]);
     pair_close(&pair);

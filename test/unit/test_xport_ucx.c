@@ -188,7 +188,7 @@ START_TEST(a_killed_peer_that_nobody_waits_for_is_told)
     }
     ck_assert_uint_eq(side.failures, 1);
     ck_assert_int_eq(side.failed_with, KVCL_ERR_RANK_FAILED);
-    ck_assert_int_eq(waitpid(far.pid, NULL, WNOHANG), far.pid);
+    ck_assert_int_eq(waitpid(far.pid, NULL, 0), far.pid);
     close(far.to);
     side_close(&side);
 }
