@@ -6,7 +6,8 @@
  * If a rank fails, the others' requests end with KVCL_ERR_RANK_FAILED or KVCL_ERR_TIMED_OUT: up to 2 s late where a
  * silent rank may still read a buffer. If the connection of two ranks is lost and made again, those over it end with
  * KVCL_ERR_UNREACHABLE, or with KVCL_ERR_TIMED_OUT on a rank that had not begun; the communicator remains usable.
- * On a rank that was excluded (kvcl_view.h) they end with KVCL_ERR_STALE.
+ * On a rank that was excluded (kvcl_view.h) they end with KVCL_ERR_STALE; one that is inside NCCL then ends with
+ * KVCL_ERR_RANK_FAILED. A broadcast may end with KVCL_OK on a rank whose part is over before it learns of a failure.
  */
 #ifndef KVCL_COLL_H
 #define KVCL_COLL_H
@@ -161,7 +162,9 @@ KVCL_API kvcl_status_t kvcl_scatter(kvcl_comm_h comm, int root, const void *in, 
  * flight on another thread. Blocks, at most timeout_ns (kvcl_context.h: a call that works).
  * @param [out] comm_p  to be freed by kvcl_comm_free(); NULL with KVCL_COLOR_NONE.
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM, KVCL_ERR_NO_MEMORY; as kvcl_allgather: KVCL_ERR_TIMED_OUT (a rank did not
- *         call it), KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE.
+ *         call it), KVCL_ERR_RANK_FAILED, KVCL_ERR_UNREACHABLE, KVCL_ERR_STALE. KVCL_ERR_RANK_FAILED also where a
+ *         process joins comm meanwhile, on some ranks or all: agree on it (kvcl_recover.h), free what was made, and
+ *         call it again, on all ranks.
  */
 KVCL_API kvcl_status_t kvcl_comm_split(kvcl_comm_h comm, int64_t color, int64_t key, uint64_t timeout_ns,
                                        kvcl_comm_h *comm_p) KVCL_MUST_CHECK;

@@ -94,14 +94,17 @@ typedef struct kvcl_init_params {
  */
 
 /**
- * Join the job: by the caller's callbacks if given, by a rendezvous address if set, by PMIx under mpirun or srun,
- * alone otherwise (rank 0 of 1). Blocks until all ranks have joined, at most KVCL_BOOT_TIMEOUT.
+ * Join the job: by the caller's callbacks if given, through a member of a running job if KVCL_JOIN is set, by a
+ * rendezvous address if set, by PMIx under mpirun or srun, alone otherwise (rank 0 of 1). Blocks until all ranks have
+ * joined, with KVCL_JOIN until this process is a member (contrib/doc/failures, section 6), at most KVCL_BOOT_TIMEOUT.
  * @param [out] ctx_p  on KVCL_OK: the context, to be freed by kvcl_finalize().
  * @return KVCL_OK, KVCL_ERR_INVALID_PARAM (bad params or a bad KVCL_* variable, named), KVCL_ERR_TIMED_OUT (a member
  *         did not join), KVCL_ERR_AUTH (secret missing or different), KVCL_ERR_VERSION (a peer uses another wire
  *         version), KVCL_ERR_NO_MEMORY, KVCL_ERR_UNREACHABLE, KVCL_ERR_IO (rank 0 cannot listen at the rendezvous, or
  *         $HOME/.kvcl cannot be created), KVCL_ERR_UNSUPPORTED (in the child of a process that has a context),
- *         KVCL_ERR_BUSY (the port of KVCL_METRICS is taken).
+ *         KVCL_ERR_BUSY (the port of KVCL_METRICS is taken). With KVCL_JOIN also KVCL_ERR_NO_SPACE (no slot is free),
+ *         KVCL_ERR_BUSY (a living rank has the slot), KVCL_ERR_UNKNOWN_RANK (the job has fewer slots), KVCL_ERR_STALE
+ *         (the members have excluded this process meanwhile).
  */
 KVCL_API kvcl_status_t kvcl_init(const kvcl_init_params_t *params, kvcl_context_h *ctx_p) KVCL_MUST_CHECK;
 

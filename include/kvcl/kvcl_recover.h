@@ -46,7 +46,8 @@ KVCL_API kvcl_status_t kvcl_comm_ack_failed(kvcl_comm_h comm, int n, int *acked_
  * that are in progress end with KVCL_ERR_REVOKED, on every living rank as soon as it learns of it: collectives, sends,
  * recvs, probes, notifications, and gets and puts that name comm. Later ones return KVCL_ERR_REVOKED at once, and send
  * nothing. Every rank that learns of it tells the others, so all living ranks learn of it if one of them has. A rank
- * that makes comm later finds it revoked. The world can be revoked too.
+ * that makes comm later finds it revoked, unless it has learned of 256 other revocations since. The world can be
+ * revoked too.
  *
  * kvcl_comm_agree(), kvcl_comm_shrink() and the local calls go on working. Memory imported over comm, stores opened
  * over it, and communicators made from it are objects of their own, and are not revoked. A collective that ends waits
@@ -148,10 +149,10 @@ KVCL_API kvcl_status_t kvcl_comm_activate(kvcl_comm_h comm, const int *ranks, in
 KVCL_API kvcl_status_t kvcl_comm_waiting(kvcl_comm_h comm, unsigned char *waiting, int n) KVCL_MUST_CHECK;
 
 /**
- * Wait until this rank knows of no pending change of its view: no member of it has failed or is leaving,
- * no process that this rank has activated still waits, and, in a process that has joined, a member has activated it and
- * all members know. Local: the others need not call it, and if nothing is pending it returns at once. Blocks; not
- * from a callback.
+ * Wait until this rank knows of no pending change of its view: no member of it has failed, has been silent for
+ * KVCL_DEAD or is leaving, no process that this rank has activated still waits, and, in a process that has joined, a
+ * member has activated it and all members know. Local: the others need not call it, and if nothing is pending it
+ * returns at once. Blocks; not from a callback.
  * @param timeout_ns  nanoseconds; KVCL_WAIT_DEFAULT: KVCL_TIMEOUT; KVCL_WAIT_FOREVER; 0 checks once.
  * @param [out] result  filled on KVCL_OK; dropped: the ranks of comm that are no members. NULL: not wanted.
  * @return KVCL_OK; KVCL_ERR_TIMED_OUT; KVCL_ERR_NO_QUORUM; KVCL_ERR_STALE (this rank was excluded); KVCL_ERR_BUSY (this

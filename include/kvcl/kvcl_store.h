@@ -50,14 +50,14 @@ typedef struct kvcl_store_params {
     const char   *nvme;       /* "/path/of/a/file:size": a second tier for the pool, on a local NVMe; NULL: the value of
                                  KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks of an
                                  earlier run in the file, closed or killed, are available again if the pool has their
-                                 size now, but for KVCL_STORE_JOIN, which drops them: others may have removed their
-                                 keys. One rank uses a file, which belongs to its user alone (mode 0600, no symbolic
-                                 link). A file of another kind is refused. One that is opened with another size, or with
-                                 a key for the first time, loses all its blocks, with a warning. The tier holds one
-                                 block of a key, also when it was put in two sizes. Checksums detect errors, not intent:
-                                 with KVCL_STORE_NVME_KEY a block is returned only if a process with that key put it
-                                 there (an older block of the same key may be put back, and blocks may be removed, by a
-                                 process that can write to the file). The file is not encrypted: put it on dm-crypt */
+                                 size now, also blocks that others removed after its end. KVCL_STORE_NVME_FORMAT drops
+                                 all of them, and so does KVCL_STORE_JOIN. A file is of one rank, and of its user alone
+                                 (mode 0600, no symbolic link). A file of another kind is refused. One that is opened
+                                 with another size, or with a key for the first time, loses its blocks, with a warning.
+                                 The tier holds one block of a key, also when it was put in two sizes. Checksums detect
+                                 errors, not intent: with KVCL_STORE_NVME_KEY a block is returned only if a process with
+                                 that key put it there (a process that can write to the file may put back an older block
+                                 of a key, and remove blocks). The file is not encrypted: put it on dm-crypt */
     const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
                                  state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. All sizes share dram_bytes, which, rounded down to blocks of the first size
@@ -331,8 +331,8 @@ KVCL_API kvcl_status_t kvcl_store_put(kvcl_store_h store, const kvcl_key_t *keys
 /**
  * Replace the blocks of these keys: the call takes and fills room in the pool, makes every rank drop its copies of the
  * keys, then continues as kvcl_store_put. In between the keys are absent; once the new value is visible, the old one is
- * not. Without room for n more blocks the call fails and has changed nothing. Callers must order calls for one key by
- * several ranks. Blocks until the bytes are copied and the old copies are dropped.
+ * not. Without room for n more blocks it fails and has changed nothing. Callers order calls for one key by several
+ * ranks. After KVCL_ERR_NO_QUORUM a rank may have old blocks: repeat the call. Blocks until the old copies are dropped.
  */
 KVCL_API kvcl_status_t kvcl_store_upsert(kvcl_store_h store, const kvcl_key_t *keys, size_t n, kvcl_cache_h cache,
                                          const uint32_t *ids, const kvcl_xfer_params_t *params, kvcl_req_h *req_p)

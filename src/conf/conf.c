@@ -25,10 +25,11 @@ const kvcl_setting_t kvcl_config_table[] = {
         "how ranks meet: auto, pmix, tcp (a rendezvous address), join (a running job), oob (own callbacks), self"),
     ROW("KVCL_RENDEZVOUS", NULL, STRING, rendezvous, 0, 0, NULL,
         "tcp://host:port where the ranks of a job meet when no launcher started them"),
-    ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL, "this rank, with KVCL_RENDEZVOUS; -1: in order of arrival"),
+    ROW("KVCL_RANK", "-1", INT, rank, -1, 65535, NULL,
+        "this rank, with KVCL_RENDEZVOUS (-1: in order of arrival); the slot to take, with KVCL_JOIN (-1: a free one)"),
     ROW("KVCL_SIZE", "0", INT, size, 0, 65536, NULL, "number of ranks, with KVCL_RENDEZVOUS"),
     ROW("KVCL_BOOT_TIMEOUT", "60s", TIME, boot_timeout_ns, 1000000, INT64_MAX, NULL,
-        "time that ranks wait for each other at start"),
+        "time that ranks wait for each other at start, or that a process waits until it has joined a running job"),
     ROW("KVCL_SECRET_FILE", NULL, STRING, secret_file, 0, 0, NULL,
         "file (mode 0600) with the secret that all ranks of the job share; by default the ranks agree on one through "
         "PMIx or the program's callbacks; with a rendezvous on loopback it is $HOME/.kvcl/secret"),
@@ -109,7 +110,7 @@ const kvcl_setting_t kvcl_config_table[] = {
         "with KVCL_VIEWS: silence after which a rank is excluded, at least three beats; the same on all ranks"),
     ROW("KVCL_LEASE", "800ms", TIME, lease_ns, 1000000, INT64_MAX, NULL,
         "with KVCL_VIEWS: time after which a rank that no quorum answers owns nothing; more than two beats, less than "
-        "KVCL_DEAD"),
+        "KVCL_DEAD; the same on all ranks"),
     ROW("KVCL_WARM", "60s", TIME, warm_ns, 1000000, INT64_MAX, NULL,
         "with KVCL_VIEWS: as KVCL_DEAD, for a rank that warms up (kvcl_phase)"),
     ROW("KVCL_FENCE", "no", ENUM, fence, 0, 0, fence_names,
@@ -119,8 +120,9 @@ const kvcl_setting_t kvcl_config_table[] = {
         "with KVCL_VIEWS: ranks of the world, of which those beyond the job's size are free for processes that join; "
         "0: the job's size; the same on all ranks"),
     ROW("KVCL_JOIN", NULL, STRING, join, 0, 0, NULL,
-        "host:port[,host:port...], where members of a running job let processes join (KVCL_JOIN_AT): this process "
-        "joins that job, as rank KVCL_RANK or in a free slot; any of them may be gone"),
+        "host:port[,host:port...], where members of a running job let processes join (KVCL_JOIN_AT); any of them may "
+        "be gone; this process joins that job, as rank KVCL_RANK or in a free slot, with the job's KVCL_BEAT to "
+        "KVCL_WARM"),
     ROW("KVCL_JOIN_AT", NULL, STRING, join_at, 0, 0, NULL,
         "with KVCL_VIEWS: host:port where processes that know the job's secret may join through this rank; rank r "
         "listens at port + r; port 0: a free one (kvcl_join_address); default: nowhere"),

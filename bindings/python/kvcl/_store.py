@@ -34,8 +34,9 @@ class Store(_kvcl.Store):
     replicas: copies that a put makes of each block by default (at most 4; the ranks use the largest that any of them
     gives). nvme: "/path/of/a/file:size", a second tier for the pool; %r in it is the rank; None: KVCL_STORE_NVME.
     events: how many events of its blocks this rank keeps for followers; None: 65,536, 0: none. join: this rank alone
-    opens it, and comes to the store that the other ranks have open (KVCL_STORE_JOIN in kvcl_store.h). With
-    KVCL_STORE_HOT=N, a rank copies a block into its pool after fetching it N times from unmapped memory of others.
+    opens it, comes to the store that the other ranks have open, and drops what the file of nvme holds (KVCL_STORE_JOIN
+    in kvcl_store.h). With KVCL_STORE_HOT=N, a rank copies a block into its pool after fetching it N times from unmapped
+    memory of others.
 
     >>> import kvcl
     >>> with kvcl.Context(boot="self") as ctx, kvcl.Store(ctx.world, dram_bytes=1 << 20, block_bytes=4096) as store:
