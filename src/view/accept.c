@@ -49,19 +49,38 @@ static void refuse(kvcl_views_t *views, uint32_t to, uint64_t now_ns)
     reply(views, to, &msg, now_ns);
 }
 
+/* Ranks that do not hear each other lead at the same time. Each would end the other's ballot before the ranks that are
+ * asked may accept it. So the lower one goes first: while this rank hears it, and as long as a ballot takes. What a
+ * higher one sends meanwhile counts as lost; it sends that again. */
+static bool lets_wait(const kvcl_views_t *views, uint64_t ballot, uint64_t now_ns)
+{
+    const uint32_t first = kvcl_ballot_leader(views->promised);
+    kvcl_rankset_t there;
+
+    if (views->promised == 0) {
+        return false;
+    }
+    kvcl_detect_there(&views->detect, &there);
+    kvcl_rankset_drop(&there, &views->leaving);
+    return (first < kvcl_ballot_leader(ballot)) && (first != views->me) && kvcl_rankset_has(&there, first) &&
+           ((views->asked != 0) || (now_ns - views->promised_ns < 2 * views->times.retry_ns));
+}
+
 void kvcl_accept_prepare(kvcl_views_t *views, const kvcl_view_msg_t *msg, uint64_t now_ns)
 {
     kvcl_view_msg_t promise = {.type = KVCL_VIEW_PROMISE, .ballot = msg->ballot};
 
-    if ((msg->ballot == 0) || (kvcl_ballot_leader(msg->ballot) != msg->from)) {
+    if ((msg->ballot == 0) || (kvcl_ballot_leader(msg->ballot) != msg->from) ||
+        lets_wait(views, msg->ballot, now_ns)) {
         return;
     }
     if (msg->ballot < views->promised) {
         refuse(views, msg->from, now_ns);
         return;
     }
-    if (msg->ballot > views->promised) {
-        views->asked = 0;
+    if (msg->ballot > views->promised) { /* a leader that hears no answer asks for ever: others wait for it once */
+        views->asked       = 0;
+        views->promised_ns = now_ns;
     }
     views->promised = msg->ballot;
     promise.lease   = kvcl_views_has_lease(views, now_ns);
@@ -99,12 +118,16 @@ void kvcl_accept_ask(kvcl_views_t *views, const kvcl_view_msg_t *ask, uint64_t n
 {
     kvcl_view_msg_t msg = {.type = KVCL_VIEW_ACCEPTED, .ballot = ask->ballot};
 
+    if (lets_wait(views, ask->ballot, now_ns)) {
+        return;
+    }
     if (ask->ballot < views->promised) {
         refuse(views, kvcl_ballot_leader(ask->ballot), now_ns);
     } else if (ask->ballot == views->accepted) {
         reply(views, kvcl_ballot_leader(ask->ballot), &msg, now_ns);
     } else {
         views->promised        = ask->ballot;
+        views->promised_ns     = now_ns;
         views->asked           = ask->ballot;
         views->asked_change    = ask->change;
         views->asked_proposers = ask->proposers;

@@ -225,16 +225,18 @@ static void begin(kvcl_views_t *views, uint64_t now_ns)
 {
     kvcl_views_ballot_t *b    = &views->ballot;
     kvcl_rankset_t      there = without(&views->view.members, &views->detect.proven);
-    bool                first = (views->promised == 0) && (views->round == 0) &&
-                                (views->me == kvcl_rankset_next(&views->view.members, 0));
+    bool                by_proof = !kvcl_view_is_quorum(&views->view.members, &there);
 
-    /* A leader without a quorum asks first: silent members may live, and would accept their own exclusion. */
-    first = first && kvcl_views_has_quorum(views);
+    /* Without a quorum it would end the ballots of those that have one. */
+    if (!by_proof && !kvcl_views_has_quorum(views)) {
+        return;
+    }
     memset(b, 0, sizeof(*b));
     b->dead     = views->detect.proven;
-    b->by_proof = !kvcl_view_is_quorum(&views->view.members, &there);
+    b->by_proof = by_proof;
     b->began_ns = now_ns;
-    if (first && !b->by_proof) {
+    if (!by_proof && (views->promised == 0) && (views->round == 0) &&
+        (views->me == kvcl_rankset_next(&views->view.members, 0))) {
         b->number = (uint64_t)views->me + 1;
         propose(views, now_ns);
         return;

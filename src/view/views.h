@@ -7,7 +7,8 @@
  *
  * Views: each is decided by its predecessor's members with ballots as in Paxos (L. Lamport, "Paxos Made Simple", 2001):
  * PREPARE, PROMISE, ACCEPT, ACCEPTED, COMMIT. The lowest member that is not missing leads; the lowest of all needs no
- * PREPARE for its first ballot. View n + 1 is committed when
+ * PREPARE for its first ballot. One that hears no quorum does not lead. Where two lead, since they do not hear each
+ * other, members that hear both let the higher one wait. View n + 1 is committed when
  *   (1) a quorum of view n, and every member that stays and is neither proven dead nor excused, have accepted it; or
  *   (2) everyone else was proven dead before the ballot began, and each of the others held a lease when it promised,
  *       and all of them have accepted it. So one of two, or one of eight, survives.
@@ -137,6 +138,7 @@ typedef struct kvcl_views {
     uint64_t                round;                  /* the highest of any ballot */
     /* What this rank has promised and accepted in this view. */
     uint64_t                promised, accepted, asked; /* ballots; asked: to be accepted once the gone have no lease */
+    uint64_t                promised_ns;               /* when */
     kvcl_view_change_t      accepted_change, asked_change;
     kvcl_rankset_t          accepted_proposers, asked_proposers;
     kvcl_rankset_t          accepted_excused, asked_excused;

@@ -120,7 +120,7 @@ fi
 
 attack --seed "$seed" "$plans/tail.json" "$plans/first.json" "$plans/half.json" "$plans/zombie.json"
 if [ "${TEST_RING:-gate}" != gate ]; then
-  attack --seed "$seed" "$plans/one_way.json" "$plans/three_hosts.json" "$plans/reject.json"
+  attack --seed "$seed" "$plans/one_way.json" "$plans/three_hosts.json" "$plans/pair.json" "$plans/reject.json"
   attack --seed "$seed" --random 20
   attack --seed $((seed + 20)) --random 20 --path tcp --ranks 5
 fi

@@ -13,6 +13,7 @@
  *   NoLeaseLeft  whoever adopts a view: no living process that it excludes has a lease
  *   FailedFirst  a member that leaves a view without having asked was reported as failed before, and only once
  *   Kept         (stories) a rank to which nothing has happened stays a member
+ *   Decided      (stories) a view follows before the world heals
  *   Together     healed for five seconds: if a quorum of the latest view lives, its members share it and nobody is
  *                missing; whoever wants to join has joined; an excluded rank that nobody has told counts no quorum
  */

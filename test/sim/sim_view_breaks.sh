@@ -41,5 +41,8 @@ proof-waits-for-warm|detect.c|s/kvcl_rankset_del(news_p, detect->me);/&kvcl_rank
 never-excuse|lead.c|s/        b->excused   = without(&views->detect.silent, &b->change.gone);//
 refuted-at-once|lead.c|s/return !kvcl_rankset_is_empty(&stay) || covers(&b->promised, &b->best_proposers);/return true;/
 begin-again-for-leavers|lead.c|s/gone = views->detect.silent;/wanted(views, \&gone);/
+higher-leader-first|accept.c|s/(first < kvcl_ballot_leader(ballot))/false/
+wait-at-each-prepare|accept.c|s/    views->promised = msg->ballot;/    views->promised = msg->ballot, views->promised_ns = now_ns;/
+lead-without-quorum|lead.c|s/!by_proof && !kvcl_views_has_quorum(views)/false/
 failure-not-told|views.c|s/    failed = gone;/    failed = come;/
 LIST
