@@ -81,13 +81,13 @@ static kvcl_status_t check_params(kvcl_comm_h comm, const kvcl_store_params_t *p
     return KVCL_OK;
 }
 
-static kvcl_status_t open_pool(kvcl_store_h store, const kvcl_store_params_t *p)
+/* The pool's second tier. For a rank that comes to an open store its file is emptied. */
+static kvcl_status_t open_tier(kvcl_store_h store, const kvcl_store_params_t *p)
 {
-    const char    *spec  = (p->nvme != NULL) ? p->nvme : store->ctx->config.store_nvme;
-    kvcl_status_t status = kvcl_pool_open(store, p);
+    const char *spec = (p->nvme != NULL) ? p->nvme : store->ctx->config.store_nvme;
 
-    if ((status != KVCL_OK) || (spec == NULL) || (spec[0] == '\0')) {
-        return status;
+    if ((store->pool == NULL) || (spec == NULL) || (spec[0] == '\0')) {
+        return KVCL_OK;
     }
     return kvcl_cold_open(store, spec, (p->nvme != NULL) ? "params.nvme" : "KVCL_STORE_NVME", p->flags);
 }
@@ -129,7 +129,7 @@ static kvcl_status_t find_peers(kvcl_store_h store)
     return status;
 }
 
-/* Opens this rank's part. On failure the caller destroys the half-open store. */
+/* Opens this rank's part, but for its tier. On failure the caller destroys the half-open store. */
 static kvcl_status_t open_local(kvcl_store_h store, const kvcl_store_params_t *p)
 {
     kvcl_status_t status;
@@ -158,7 +158,7 @@ static kvcl_status_t open_local(kvcl_store_h store, const kvcl_store_params_t *p
         kvcl_unlock(store->ctx);
     }
     if ((status == KVCL_OK) && (p->dram_bytes != 0)) {
-        status = open_pool(store, p);
+        status = kvcl_pool_open(store, p);
     }
     if (status == KVCL_OK) {
         status = kvcl_hot_open(store);
@@ -227,6 +227,7 @@ static kvcl_status_t open_with_all(kvcl_store_h store, kvcl_comm_h comm, kvcl_st
                     : kvcl_comm_new_id(store->ctx, kvcl_checksum_seed("store", 5, comm->id));
     kvcl_unlock(store->ctx);
     status = (status == KVCL_OK) ? kvcl_meet_first_failure(status, open_local(store, p), why) : status;
+    status = (status == KVCL_OK) ? kvcl_meet_first_failure(status, open_tier(store, p), why) : status;
     if (status == KVCL_OK) { /* queries may arrive as soon as another rank has met this one */
         kvcl_lock(store->ctx);
         kvcl_list_add_tail(&kvcl_store_room(store->ctx)->stores, &store->link);
@@ -239,17 +240,20 @@ static kvcl_status_t open_with_all(kvcl_store_h store, kvcl_comm_h comm, kvcl_st
     return status;
 }
 
+/* Each half has KVCL_TIMEOUT; the tier is opened in between, so a call that finds no store leaves the file alone. */
 static kvcl_status_t open_alone(kvcl_store_h store, kvcl_comm_h comm, kvcl_status_t params_ok,
                                 const kvcl_store_params_t *p, kvcl_sentence_t *why)
 {
-    kvcl_status_t status = params_ok;
+    const uint64_t timeout = kvcl_timeout(store->ctx, 0);
+    kvcl_status_t  status  = params_ok;
 
     kvcl_lock(store->ctx); /* until it knows the others' */
     store->id = kvcl_comm_new_id(store->ctx, kvcl_checksum_seed("join", 4, comm->id));
     kvcl_unlock(store->ctx);
     status = (status == KVCL_OK) ? open_local(store, p) : status;
-    status = (status == KVCL_OK)
-                 ? kvcl_grow_join(store, p->replicas, kvcl_deadline_after(kvcl_timeout(store->ctx, 0))) : status;
+    status = (status == KVCL_OK) ? kvcl_grow_seek(store, p->replicas, kvcl_deadline_after(timeout)) : status;
+    status = (status == KVCL_OK) ? open_tier(store, p) : status;
+    status = (status == KVCL_OK) ? kvcl_grow_join(store, kvcl_deadline_after(timeout)) : status;
     return kvcl_meet_first_failure(KVCL_OK, status, why);
 }
 

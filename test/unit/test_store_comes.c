@@ -1,8 +1,8 @@
 /*
  * A rank that comes to an open store (store/grow/come.c) asks a rank without the store again: it may come as well, and
  * then be the only one that can take the first. One that goes and comes again and again uses no more memory for it. One
- * with a second tier comes as well, without the blocks that it holds; it knows its own part as the others do.
- * Three ranks of one process with views; the test sets what they know.
+ * with a second tier comes as well, without the blocks that it holds, but keeps them where it is refused; it knows its
+ * own part as the others do. Three ranks of one process with views; the test sets what they know.
  */
 #include "config.h"
 #include "base/clock.h"
@@ -33,13 +33,18 @@ typedef struct rank {
 static rank_t ranks[RANKS];
 static char   tier[96]; /* of COMES; "": none */
 
-static kvcl_status_t open_store(rank_t *r, uint64_t flags)
+static kvcl_status_t open_with(rank_t *r, uint64_t flags, uint64_t replicas)
 {
     kvcl_store_params_t p = {.size = sizeof(p), .dir_entries = 64, .dram_bytes = 4096, .block_bytes = BLOCK,
-                             .flags = flags};
+                             .replicas = replicas, .flags = flags};
 
     p.nvme = (r == &ranks[COMES]) ? tier : "";
     return kvcl_store_open(r->world, &p, &r->store);
+}
+
+static kvcl_status_t open_store(rank_t *r, uint64_t flags)
+{
+    return open_with(r, flags, 0);
 }
 
 static void *begin(void *arg)
@@ -294,6 +299,79 @@ START_TEST(a_tier_that_comes_brings_back_no_key_that_was_removed_meanwhile)
 }
 END_TEST
 
+static void *close_part(void *arg)
+{
+    rank_t *r = &ranks[*(int *)arg];
+
+    kvcl_store_close(r->store);
+    r->store = NULL;
+    return NULL;
+}
+
+/* COMES has closed its part, and the others have not. */
+static void *refused_replicas(void *arg)
+{
+    const int me = *(int *)arg;
+
+    ck_assert_int_eq(open_with(&ranks[me], KVCL_STORE_JOIN, 2),
+                     (me == COMES) ? KVCL_ERR_INVALID_PARAM : KVCL_ERR_NOT_FOUND);
+    return NULL;
+}
+
+static void *refused_alone(void *arg)
+{
+    ck_assert_int_eq(open_store(&ranks[*(int *)arg], KVCL_STORE_JOIN), KVCL_ERR_NOT_FOUND);
+    return NULL;
+}
+
+static void *open_again(void *arg)
+{
+    BOARD_OK(open_store(&ranks[*(int *)arg], 0));
+    return NULL;
+}
+
+START_TEST(a_refused_call_leaves_the_blocks_in_its_tier)
+{
+    const char *path = open_tier();
+    kvcl_key_t key;
+    size_t     hit;
+
+    kvcl_key_from_string("key", 3, &key);
+    board_do(RANKS, begin);
+    put(&ranks[COMES], &key);
+    go(); /* it writes the block into its tier */
+    ranks[COMES].store = NULL;
+    board_do(RANKS, refused_replicas); /* all of them, so that all have made as many communicators */
+    board_do(RANKS, close_part);
+    board_do(RANKS, refused_alone);
+    board_do(RANKS, open_again);
+    while (is_listing(&ranks[MOVES], COMES)) {
+        usleep(1000); /* the test's limit bounds what waits */
+    }
+    BOARD_OK(kvcl_store_match(ranks[MOVES].store, &key, 1, &hit, NULL));
+    ck_assert_uint_eq(hit, 1);
+    board_do(RANKS, end);
+    close_tier(path);
+}
+END_TEST
+
+START_TEST(a_rank_whose_file_was_refused_comes_with_another)
+{
+    const char *path;
+    int        me = COMES;
+
+    board_do(RANKS, begin);
+    go();
+    snprintf(tier, sizeof(tier), "/proc/none:4M");
+    ck_assert_int_ne(open_store(&ranks[COMES], KVCL_STORE_JOIN), KVCL_OK);
+    path = open_tier();
+    (void)come(&me);
+    ck_assert_ptr_nonnull(ranks[COMES].store->cold);
+    board_do(RANKS, end);
+    close_tier(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("ranks that come to a store");
@@ -308,6 +386,8 @@ int main(void)
     tcase_add_test(tcase, a_rank_with_a_tier_comes);
     tcase_add_test(tcase, a_rank_that_comes_knows_its_own_part);
     tcase_add_test(tcase, a_tier_that_comes_brings_back_no_key_that_was_removed_meanwhile);
+    tcase_add_test(tcase, a_refused_call_leaves_the_blocks_in_its_tier);
+    tcase_add_test(tcase, a_rank_whose_file_was_refused_comes_with_another);
     suite_add_tcase(suite, tcase);
     return test_run(suite);
 }

@@ -194,21 +194,29 @@ static kvcl_status_t be_taken(kvcl_rounds_t *rounds)
                : status;
 }
 
-/* ---- the first move ---- */
+/* ---- the two halves of an open ---- */
 
-kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t replicas, uint64_t deadline_ns)
+kvcl_status_t kvcl_grow_seek(kvcl_store_h store, uint64_t replicas, uint64_t deadline_ns)
 {
     kvcl_rounds_t rounds;
     kvcl_status_t status;
-    kvcl_hello_t  own;
 
     if (store->views == NULL) {
         return kvcl_fail(KVCL_ERR_UNSUPPORTED, "kvcl_store_open: KVCL_STORE_JOIN needs KVCL_VIEWS=yes, on all ranks");
     }
     status = kvcl_rounds_open(&rounds, store, deadline_ns);
     status = (status == KVCL_OK) ? find(&rounds, replicas) : status;
+    kvcl_rounds_close(&rounds);
+    return status;
+}
+
+kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t deadline_ns)
+{
+    kvcl_rounds_t rounds;
+    kvcl_status_t status = kvcl_rounds_open(&rounds, store, deadline_ns);
+    kvcl_hello_t  own;
+
     if (status != KVCL_OK) {
-        kvcl_rounds_close(&rounds);
         return status;
     }
     kvcl_lock(store->ctx);

@@ -71,9 +71,12 @@ bool kvcl_grow_on_take(kvcl_store_h store, kvcl_peer_t *peer, const kvcl_msg_dir
 /** Lock held: kvcl_store_listener_t.ask_moved. A query, so that a rank which has closed its part is not waited for. */
 void kvcl_grow_ask_moved(kvcl_store_h store, uint32_t rank, uint64_t id, bool listed, bool switched);
 
-/** No lock held; the store is not linked. Finds the others' store and becomes a part of it; replicas: the caller's, 0:
- * any. The store is linked if it has come so far that others know it, also on failure. As kvcl_store_open(). */
-kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t replicas, uint64_t deadline_ns) KVCL_MUST_CHECK;
+/** No lock held; the store is not linked. Finds the others' store; replicas: the caller's, 0: any. It changes nothing
+ * at other ranks. As kvcl_store_open(). */
+kvcl_status_t kvcl_grow_seek(kvcl_store_h store, uint64_t replicas, uint64_t deadline_ns) KVCL_MUST_CHECK;
+/** The same, after kvcl_grow_seek(). Becomes a part of that store: KVCL_ERR_NOT_FOUND if the others have closed it, or
+ * have failed, meanwhile. The store is linked if it has come so far that others know it, also on failure. */
+kvcl_status_t kvcl_grow_join(kvcl_store_h store, uint64_t deadline_ns) KVCL_MUST_CHECK;
 
 /** No lock held: kvcl_room_t.leave. Gives the shards of each store to the others, and the blocks that only this rank
  * has. KVCL_OK: they have them, or nobody is left to have them. KVCL_ERR_TIMED_OUT, or as kvcl_store_drain(), with the
