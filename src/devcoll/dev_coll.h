@@ -60,6 +60,7 @@ typedef struct kvcl_dev_runner {
     int                rank;      /* this rank's number in it */
     kvcl_comm_h        comm;      /* its own; the engine lock; NULL: its thread has ended */
     pthread_t          thread;
+    bool               joined;    /* nothing is left of the thread; the engine lock */
     pthread_mutex_t    lock;
     pthread_cond_t     cond;      /* an operation, its stop, the end */
     kvcl_list_t        queue;     /* kvcl_dev_op_t; engine lock and lock to change */

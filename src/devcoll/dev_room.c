@@ -100,7 +100,7 @@ static void join(kvcl_dev_runner_t *r)
 
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += END_S + (atomic_load(&r->lost) ? 0 : KVCL_DEV_GRACE_MS / 1000);
-    if (pthread_timedjoin_np(r->thread, NULL, &until) != 0) {
+    if (!r->joined && (pthread_timedjoin_np(r->thread, NULL, &until) != 0)) {
         atomic_store(&r->lost, true);
         (void)pthread_detach(r->thread);
         kvcl_log_warn("a thread is still inside NCCL or the driver; what it uses is not freed");

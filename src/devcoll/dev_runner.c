@@ -2,7 +2,7 @@
  * The runners of communicators (dev_coll.h). One serves the collectives of an epoch of its communicator: where they are
  * numbered anew, as when a process has joined (slots/rank_slots.h), the next call makes another runner, with numbers
  * and a communicator of its own. The operations of the runner before go on, and end by their deadlines at the latest;
- * then its thread ends.
+ * then its thread ends, and the next runner of the context, or room_fini, joins it.
  *
  * Owns: the runners of a room until room_fini. Invariant: ranks that number a communicator's collectives alike compute
  * the same id for the communicator of its runner. Locks: the engine's, unless a function says otherwise.
@@ -75,6 +75,18 @@ static kvcl_status_t start(kvcl_dev_runner_t *r)
     return KVCL_OK;
 }
 
+/* The stacks of threads that have ended are freed, without a wait. The runners stay: operations that are over name
+ * them. */
+static void join_ended(kvcl_context_h ctx)
+{
+    kvcl_dev_runner_t *r;
+
+    kvcl_assert_locked(ctx);
+    kvcl_list_foreach (r, &kvcl_dev_room(ctx)->ended, kvcl_dev_runner_t, link) {
+        r->joined = r->joined || (pthread_tryjoin_np(r->thread, NULL) == 0);
+    }
+}
+
 /* twin: the runner's from success on. */
 static kvcl_status_t make(kvcl_comm_h comm, uint64_t epoch, kvcl_comm_h twin, kvcl_dev_runner_t **r_p)
 {
@@ -90,7 +102,8 @@ static kvcl_status_t make(kvcl_comm_h comm, uint64_t epoch, kvcl_comm_h twin, kv
     r->epoch = epoch;
     r->rank  = comm->rank;
     r->comm  = twin;
-    status   = start(r);
+    join_ended(comm->ctx);
+    status = start(r);
     if (status == KVCL_OK) {
         kvcl_dev_runners_end(comm->ctx, comm->id); /* those of earlier epochs */
         kvcl_list_add_tail(&kvcl_dev_room(comm->ctx)->runners, &r->link);
