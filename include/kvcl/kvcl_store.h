@@ -51,13 +51,13 @@ typedef struct kvcl_store_params {
                                  KVCL_STORE_NVME (none by default), "": none. %r stands for the rank. Blocks of an
                                  earlier run in the file, closed or killed, are available again if the pool has their
                                  size now, also blocks that others removed after its end. KVCL_STORE_NVME_FORMAT drops
-                                 all of them, and so does KVCL_STORE_JOIN. A file is of one rank, and of its user alone
-                                 (mode 0600, no symbolic link). A file of another kind is refused. One that is opened
-                                 with another size, or with a key for the first time, loses its blocks, with a warning.
-                                 The tier holds one block of a key, also when it was put in two sizes. Checksums detect
-                                 errors, not intent: with KVCL_STORE_NVME_KEY a block is returned only if a process with
-                                 that key put it there (a process that can write to the file may put back an older block
-                                 of a key, and remove blocks). The file is not encrypted: put it on dm-crypt */
+                                 all of them, as does KVCL_STORE_JOIN once it has found a store. A file is one rank's
+                                 and its user's (mode 0600, no symbolic link). A file of another kind is refused. One
+                                 that is opened with another size, or with a key for the first time, loses its blocks,
+                                 with a warning. The tier holds one block of a key, also when it was put in two sizes.
+                                 Checksums detect errors, not intent: with KVCL_STORE_NVME_KEY a block is returned only
+                                 if a process with that key put it there (a process that writes to the file may put back
+                                 an older block, and remove blocks). The file is not encrypted: put it on dm-crypt */
     const uint64_t *block_sizes; /* further sizes of pool blocks, for the groups of a hybrid model (attention, latent,
                                  state); with block_bytes at most KVCL_STORE_SIZES_MAX different ones; read during the
                                  call. All sizes share dram_bytes, which, rounded down to blocks of the first size
