@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import socket
 import subprocess
 
@@ -13,9 +14,16 @@ class Failed(Exception):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port at which nobody listens, below the ephemeral ones: those the system may give to another process meanwhile,
+    as to a rank that starts sooner. Above those of the tests (test/multi/ports.sh)."""
+    while True:
+        port = random.randrange(29200, 32768)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def find_perf(build):
