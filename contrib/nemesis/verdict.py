@@ -39,7 +39,7 @@ def _views(ranks):
             if members is not None and not (now - members) <= joined:
                 faults.append(f"rank {rank.slot}: view {event['view']} has {sorted(now - members - joined)}, "
                               "of whose joining it was not told before")
-            members, failed, joined = now, failed - now, set()
+            members, failed, joined = now, (failed & now) - joined, set()  # a view may still have one that has failed
     return faults
 
 

@@ -79,6 +79,32 @@ else
   echo "FAIL: a random plan leaves no quorum"
 fi
 
+# A failure is told once, and a view that was under way may still have the rank. Then another process joins in the slot.
+if PYTHONPATH=$nemesis python3 - <<'EVENTS'; then
+import types
+
+import verdict
+
+
+def said(*events):
+    lines = [{"what": "event", "type": kind, "view": view, "id": view, "ranks": of} for kind, view, of in events]
+    return verdict.lies([types.SimpleNamespace(slot=0, said=lines)])
+
+
+story = [("VIEW", 1, [0, 1, 2, 3]), ("FAILED", 1, [2]), ("FAILED", 1, [3]), ("VIEW", 2, [0, 1, 3]), ("VIEW", 3, [0, 1])]
+assert said(*story) == [], said(*story)
+story += [("JOINED", 3, [3]), ("VIEW", 4, [0, 1, 3])]
+assert said(*story) == [], said(*story)
+assert "lacks [3]" in said(*story, ("VIEW", 5, [0, 1]))[0]
+story = [("VIEW", 1, [0, 1, 2]), ("FAILED", 1, [2]), ("JOINED", 1, [2]), ("VIEW", 2, [0, 1, 2])]
+assert "lacks [2]" in said(*story, ("VIEW", 3, [0, 1]))[0]
+EVENTS
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo "FAIL: events in their order are no fault"
+fi
+
 # A stop until the rank is suspected ends by a suspicion of that rank, and of that stop. Rank 2 is stopped, rank 0, and
 # rank 2 again, while lines are read: some ranks notice the first stop when it is over.
 if PYTHONPATH=$nemesis python3 - "$nemesis/run" <<'STOPS'; then
