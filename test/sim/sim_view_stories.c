@@ -28,8 +28,8 @@ typedef struct story {
 } story_t;
 
 static const story_t stories[] = {
-    /* Rank 2, which does not hear ranks 0 and 1, goes on with ranks 3 and 4. Ranks 4 and 2 die. Rank 0 heard rank 2 until
-     * then, but not rank 3, and has proof of both deaths: ranks 0 and 1 are no quorum. */
+    /* Rank 2, which does not hear ranks 0 and 1, goes on with ranks 3 and 4. Ranks 4 and 2 die. Rank 0 heard rank 2
+     * until then, but not rank 3, and has proof of both deaths: ranks 0 and 1 are no quorum. */
     {"the dead count in a quorum", 5, 0, false,
      {{500, 0, CUT, 3, 0x1c}, {300, 0, CUT, 8, 3}, {0, KVCL_VIEW_PREPARE, CUT, 0x14, 3},
       {0, KVCL_VIEW_COMMIT, CUT, 0x14, 3}, {30, 0, KILL, 16, 1}, {150, 0, KILL, 4, 1}}},
