@@ -7,7 +7,7 @@
  *
  * Views: each is decided by its predecessor's members with ballots as in Paxos (L. Lamport, "Paxos Made Simple", 2001):
  * PREPARE, PROMISE, ACCEPT, ACCEPTED, COMMIT. The lowest member that is not missing leads; the lowest of all needs no
- * PREPARE for its first ballot. One that hears no quorum does not lead. Where two lead, since they do not hear each
+ * PREPARE for its first ballot. One that hears no quorum begins none. Where two lead, since they do not hear each
  * other, members that hear both let the higher one wait. View n + 1 is committed when
  *   (1) a quorum of view n, and every member that stays and is neither proven dead nor excused, have accepted it; or
  *   (2) everyone else was proven dead before the ballot began, and each of the others held a lease when it promised,
